@@ -18,8 +18,9 @@ import (
 	"time"
 )
 
-// Config has all settings of one node. Other packages do not import Config; cluster/node copies
-// the settings that each package needs into small structs.
+// Config has all settings of one node. cmd/holdfast loads it, and cluster/node copies the
+// settings that each package needs into small structs. No other package of the program imports
+// it.
 type Config struct {
 	// Data is the folder with all data of the node. It cannot be set in the settings file,
 	// because the file is in it.

@@ -86,7 +86,7 @@ func aboutService(name string) bool {
 // Both maps have the keys of the settings.
 type layer struct {
 	values map[string]func(field any) error // each function parses the value and stores it in *field
-	origin map[string]source                // the key in the file, the variable or the flag
+	origin map[string]source                // file, variable or flag that set the value
 }
 
 func newLayer() layer {

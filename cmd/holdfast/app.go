@@ -34,18 +34,20 @@ type app struct {
 	stdin   io.Reader
 	stdout  io.Writer
 	stderr  io.Writer
-	connect func(dir string) operator // does not dial before the first call
-	// ownFiles makes all files that the process creates later private to its user; nil does nothing.
+	connect func(dir string) operator // returns a client of the node on a data folder, which dials only when it is used
+	// ownFiles makes all files that the process creates afterwards readable only by its user. Nil
+	// does nothing.
 	ownFiles func()
 
 	typist typist // hides what a user types at prompts
 
 	data    string // value of the flag --data
-	started bool   // the arguments are valid, so that a later failure does not count as wrong usage
-	misused error  // the user asked for help about a command that does not exist
+	started bool   // cobra has accepted the command line, so that a later failure is not wrong usage
+	misused error  // error for a request for help about a command that does not exist; nil if there was none
 }
 
-// usageError is wrong usage: the program does not accept these arguments.
+// usageError reports wrong usage: the arguments of the command line are invalid. The program then
+// exits with exitUsage.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
@@ -54,8 +56,8 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...)}
 }
 
-// execute runs the program with args, which do not contain its name, and returns the
-// exit code.
+// execute runs the program with args and returns the exit code. args do not contain the name of
+// the program. execute prints an error on standard error.
 func (a *app) execute(ctx context.Context, args []string) int {
 	out := &output{Writer: a.stdout}
 	a.stdout = out
@@ -89,8 +91,9 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	return exitFailure
 }
 
-// misused reports whether err is wrong usage. The program checks most arguments itself.
-// The node checks e-mails, CIDs, scopes and names, and answers 400 for a bad one.
+// misused reports whether err means that the arguments are wrong. The program checks most
+// arguments itself. The node checks e-mail addresses, CIDs, scopes and names, and answers 400 for
+// an invalid one.
 func misused(err error) bool {
 	var usage *usageError
 	var settings *config.Error
@@ -99,7 +102,7 @@ func misused(err error) bool {
 		errors.As(err, &refused) && refused.Status == http.StatusBadRequest
 }
 
-// oneLine joins the lines of text with semicolons.
+// oneLine returns text with its lines joined by semicolons.
 func oneLine(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i, line := range lines {
@@ -108,7 +111,7 @@ func oneLine(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// output is standard output. It remembers the first failed write, because a command whose
+// output wraps standard output and stores the error of the first failed write. A command whose
 // output was lost must not exit with 0.
 type output struct {
 	io.Writer
@@ -125,13 +128,13 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// say writes text for people and ignores failures. execute reports a failure of standard
-// output; a failure of standard error cannot be reported anywhere.
+// say prints formatted text to w and ignores write errors. execute reports errors of standard
+// output, which output stores. An error of standard error cannot be reported anywhere.
 func (a *app) say(w io.Writer, format string, args ...any) {
 	_, _ = fmt.Fprintf(w, format, args...)
 }
 
-// printJSON writes v as one indented document on standard output.
+// printJSON prints v to standard output as an indented JSON document.
 func (a *app) printJSON(v any) error {
 	e := json.NewEncoder(a.stdout)
 	e.SetIndent("", "  ")
@@ -142,12 +145,12 @@ func (a *app) printJSON(v any) error {
 	return nil
 }
 
-// folder returns the data folder of this call.
+// folder returns the data folder that the flag --data, the environment or the default names.
 func (a *app) folder() (string, error) {
 	return config.DataDir(a.data, a.environ)
 }
 
-// operator returns a client of the node that runs on the data folder.
+// operator returns a client of the operator API of the node that runs on the data folder.
 func (a *app) operator() (operator, error) {
 	dir, err := a.folder()
 	if err != nil {
@@ -209,9 +212,9 @@ run: holdfast demo`,
 	return root
 }
 
-// haveHelp adds the help flag to cmd and its subcommands before cobra parses the command line.
-// cobra itself adds the flag later, and would take the argument after an unknown flag as the
-// value of that flag.
+// haveHelp adds the flag --help to cmd and its subcommands before cobra parses the command line.
+// Otherwise cobra would add the flag too late, and would treat the argument after an unknown flag
+// as the value of that flag.
 func haveHelp(cmd *cobra.Command) {
 	cmd.InitDefaultHelpFlag()
 	for _, below := range cmd.Commands() {
@@ -219,7 +222,8 @@ func haveHelp(cmd *cobra.Command) {
 	}
 }
 
-// negative reports whether the letters after a hyphen are a number and not the name of a flag.
+// negative reports whether letters, which followed a single hyphen on the command line, are a
+// number, so that the user meant a negative number and not flags.
 func negative(letters string) bool {
 	_, err := strconv.ParseFloat(letters, 64)
 	return err == nil
@@ -278,7 +282,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// called returns the name of a command as the user typed it, without the program.
+// called returns the path of a command without the name of the program, such as "key create".
 func called(cmd *cobra.Command) string {
 	path := cmd.CommandPath()
 	if _, below, ok := strings.Cut(path, " "); ok {
@@ -287,7 +291,8 @@ func called(cmd *cobra.Command) string {
 	return path
 }
 
-// group returns a command that has subcommands and does nothing by itself.
+// group returns a command that only has the subcommands below. Without a subcommand it returns a
+// usageError that lists them.
 func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     use,
@@ -306,7 +311,8 @@ func group(use, short, example string, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// subcommand rejects arguments for which cmd has no subcommand, and suggests similar names.
+// subcommand returns a usageError if args is not empty, because cmd has no subcommand args[0].
+// The error suggests subcommands with similar names.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -319,12 +325,12 @@ func subcommand(cmd *cobra.Command, args []string) error {
 	return usagef("%s: no command %q (%s)", called(cmd), args[0], hint)
 }
 
-// fileArgument is the name of a path argument. A path can have any bytes; all other arguments
-// must be UTF-8.
+// fileArgument is the name of arguments that are paths. A path can contain any bytes; all other
+// arguments must be UTF-8.
 const fileArgument = "FILE"
 
-// listedBy describes arguments and names the command that lists their values. The argument of one
-// command has the command before its name.
+// listedBy describes arguments by their names, and says which command lists their values. A key
+// such as "user link rm ID" applies only to that command, and takes precedence over the key ID.
 var listedBy = map[string]string{
 	"JTI":             "the id of a key, which holdfast key ls lists",
 	"ID":              "the id of a pin, which holdfast pin ls lists",
@@ -334,7 +340,8 @@ var listedBy = map[string]string{
 	"EMAIL|ID":        "an account, of those that holdfast user ls lists",
 }
 
-// arguments returns a check that accepts exactly one argument for each name.
+// arguments returns a cobra check that requires exactly one argument for each of names. An
+// argument must not be empty, and must be UTF-8 unless its name is fileArgument.
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

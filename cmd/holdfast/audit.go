@@ -14,7 +14,8 @@ import (
 // auditPage is the largest number of rows of the audit log that one call requests.
 const auditPage = 1000
 
-// auditFamilies are the families of actions of the audit log, and auditActions its actions.
+// auditFamilies are the prefixes of the actions in the audit log, and auditActions are all its
+// actions. Shells offer them as completions.
 var (
 	auditFamilies = []string{"app", "bucket", "cluster", "key", "member", "session", "share", "user"}
 	auditActions  = []string{
@@ -97,7 +98,7 @@ part of the target or of the detail.`,
 	return cmd
 }
 
-// auditWho names an actor in a table.
+// auditWho returns the text for an actor in the table of audit rows.
 func auditWho(by *client.AuditActor) string {
 	switch {
 	case by.Email != "" && by.Kind == "key":
@@ -108,7 +109,8 @@ func auditWho(by *client.AuditActor) string {
 	return by.Kind
 }
 
-// refusedTimes returns the text that follows a refused action in the table.
+// refusedTimes returns the text that follows the action of a row in the table: how often the
+// action was refused, or "" if it succeeded.
 func refusedTimes(r *client.AuditRow) string {
 	if r.Outcome != "refused" {
 		return ""
@@ -116,7 +118,8 @@ func refusedTimes(r *client.AuditRow) string {
 	return fmt.Sprintf(" refused %d times", r.Count)
 }
 
-// momentOf returns a time for the query of the audit log, from a time or a span before now.
+// momentOf returns a time in RFC 3339 for a query of the audit log, or "" for an empty text. text
+// is a time of RFC 3339, a date, or a duration before now such as 7d.
 func momentOf(text string, now time.Time) (string, error) {
 	if text == "" {
 		return "", nil

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Bounds of the processes that the demo starts.
+// Limits for the processes that the demo starts.
 const (
 	childGrace    = 15 * time.Second // time from SIGTERM to SIGKILL
-	childLogBytes = 4 << 10          // bytes at the end of a log in which its last line is searched
+	childLogBytes = 4 << 10          // bytes that failure reads at the end of a log to find its last line
 )
 
 // child is a process that the demo has started. Its output goes to a file.
@@ -27,10 +27,10 @@ type child struct {
 	done chan struct{} // closed once the process has ended and its exit status is known
 }
 
-// startChild starts cmd. It appends the standard error of cmd to the file log, and also the
-// standard output unless cmd redirects it. On Linux the kernel kills the child when this
-// process ends in any way. The kernel ties a child to the thread that started it, so that
-// thread stays alive.
+// startChild starts cmd as a process called name in messages. It appends the standard error of
+// cmd to the file log, and also the standard output unless cmd redirects it. On Linux the kernel
+// kills the process when this program ends, even after a crash. The kernel binds that to the
+// thread that started the process, so startChild keeps this thread alive.
 func startChild(name, log string, cmd *exec.Cmd) (*child, error) {
 	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *child) kill() error {
 	return nil
 }
 
-// stop sends SIGTERM to the process, and kills the process if it runs for longer than
-// childGrace.
+// stop sends SIGTERM to the process and waits until it has ended. After childGrace it kills the
+// process and returns an error.
 func (c *child) stop() error {
 	if err := terminate(c.cmd.Process); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop %s: %w", c.name, err)
@@ -95,8 +95,8 @@ func (c *child) stop() error {
 	}
 }
 
-// failure returns an error about a process that has ended unexpectedly, with the last line of
-// its log.
+// failure returns the error for a process that has ended unexpectedly. The error contains the
+// exit status and the last line of the log.
 func (c *child) failure() error {
 	text := fmt.Sprintf("%s ended: %v", c.name, c.cmd.ProcessState)
 	f, err := os.Open(c.log)
@@ -112,9 +112,9 @@ func (c *child) failure() error {
 	return fmt.Errorf("%s; its last line: %s", text, lines[len(lines)-1])
 }
 
-// until calls cond at the given interval until it returns true. If ctx ends first, until
-// returns the last error of cond. If the process c ends first, until returns the failure of c;
-// c may be nil.
+// until calls cond, and repeats the call after the interval every, until cond returns true. If
+// ctx ends first, until returns the error of ctx joined with the last error of cond. If the
+// process c ends first, until returns c.failure(). c may be nil.
 func until(ctx context.Context, every time.Duration, c *child, cond func(ctx context.Context) (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -134,8 +134,8 @@ func until(ctx context.Context, every time.Duration, c *child, cond func(ctx con
 	}
 }
 
-// withoutSettings returns environ without the variables of Holdfast, so that settings of the
-// user's shell do not reach the nodes of the demo.
+// withoutSettings returns environ without the variables that begin with HOLDFAST_, so that the
+// settings in the user's shell do not affect the nodes of the demo.
 func withoutSettings(environ []string) []string {
 	var kept []string
 	for _, entry := range environ {

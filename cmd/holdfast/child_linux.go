@@ -5,8 +5,9 @@ import (
 	"syscall"
 )
 
-// childAttributes makes the kernel kill a child when this process ends. The child does not
-// receive Ctrl-C of the terminal, because the demo stops its processes in a fixed order.
+// childAttributes returns attributes with which the kernel kills a child process when this
+// program ends. The child is in a process group of its own, so that Ctrl-C at the terminal does
+// not reach it: the demo stops its processes itself.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

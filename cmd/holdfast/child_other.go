@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// childAttributes returns no attributes, because only Linux can kill a child when its parent
+// childAttributes returns no attributes. Only Linux can kill a child process when its parent
 // ends.
 func childAttributes() *syscall.SysProcAttr { return nil }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// bashCompletion asks the program for the completions. The script of cobra needs the package
+// bashCompletion is the completion script for bash. The script asks the program for the
+// completions. It replaces the script that cobra generates, because that one needs the package
 // bash-completion, which many servers do not have.
 const bashCompletion = `# bash completion of holdfast
 _holdfast() {
@@ -40,7 +41,7 @@ _holdfast() {
 complete -F _holdfast holdfast
 `
 
-// shells lists the supported shells with the functions that write their scripts.
+// shells lists the supported shells, each with the function that writes its completion script.
 var shells = []struct {
 	name  string
 	write func(root *cobra.Command, w io.Writer) error
@@ -50,8 +51,9 @@ var shells = []struct {
 	{"fish", func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
 }
 
-// withoutQuotes removes the back quotes from the usage of all flags of cmd and its subcommands.
-// pflag uses them to name the value of a flag, and shells would show them.
+// withoutQuotes removes the back quotes from the usage texts of all flags of cmd and its
+// subcommands. pflag needs the back quotes to name the value of a flag in help texts, but in
+// completions a shell would show them.
 func withoutQuotes(cmd *cobra.Command) {
 	plain := func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) }
 	cmd.Flags().VisitAll(plain)
@@ -61,13 +63,13 @@ func withoutQuotes(cmd *cobra.Command) {
 	}
 }
 
-// completeValues makes shells complete the value of a flag to one of words.
+// completeValues makes shells offer words as the values of a flag.
 func completeValues(cmd *cobra.Command, flag string, words ...string) {
 	mustComplete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// completeLists makes shells complete the last entry of a list whose entries are separated by
-// commas. The shells offer only words that the list does not contain yet.
+// completeLists makes shells offer words for the last entry of a comma-separated flag value,
+// except for those that the value already contains.
 func completeLists(cmd *cobra.Command, flag string, words ...string) {
 	mustComplete(cmd, flag, func(_ *cobra.Command, _ []string, typed string) (lists []string, _ cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndex(typed, ",")+1]
@@ -81,7 +83,8 @@ func completeLists(cmd *cobra.Command, flag string, words ...string) {
 	})
 }
 
-// mustComplete registers a completion. It panics if cmd does not have the flag.
+// mustComplete registers the completion of a flag's value. It panics if cmd does not have the
+// flag.
 func mustComplete(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
 		panic(err)

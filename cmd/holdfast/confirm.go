@@ -21,22 +21,24 @@ func removalFlags(cmd *cobra.Command) *removal {
 	return r
 }
 
-// errUnchanged is the error after any answer but yes.
+// errUnchanged is the error of a command whose question the user did not answer with yes. The
+// command has changed nothing.
 var errUnchanged = errors.New("nothing was changed")
 
-// maxAnswer is the maximum length of an answer, in bytes.
+// maxAnswer is the maximum length of the answer to a question, in bytes.
 const maxAnswer = 1 << 10
 
-// asks reports whether confirm asks: standard input is a terminal, and --yes is not given.
+// asks reports whether confirm asks the user. It does if standard input is a terminal and the
+// flag --yes is absent.
 func (a *app) asks(r *removal) bool {
 	_, ok := a.terminalIn()
 	return ok && !r.yes
 }
 
-// confirm prints the lines of what, which describe a removal, and asks for confirmation. It
-// returns nil after a yes, and at once if asks reports false. After any other answer, the end
-// of the input, Ctrl-C, or without a terminal that can show the question, it returns an error
-// that wraps errUnchanged.
+// confirm prints the lines of what, which describe a removal, and asks the user for confirmation.
+// It returns nil if the user answers yes, and also if asks reports false. Otherwise it returns an
+// error that wraps errUnchanged: after any other answer, at the end of the input, after Ctrl-C,
+// and if there is no terminal that can show the question.
 func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
 	in, _ := a.terminalIn()
 	if !a.asks(r) {
@@ -65,10 +67,11 @@ func (a *app) confirm(ctx context.Context, r *removal, what ...string) error {
 	return nil
 }
 
-// errNoAnswer is the error at the end of the input.
+// errNoAnswer is the error if the input ends before the user has answered a question.
 var errNoAnswer = errors.New("no answer")
 
-// did prints the result of a command: v as JSON, or a line of text.
+// did prints the result of a command to standard output: v as JSON if asJSON is true, and
+// otherwise the formatted text as a line.
 func (a *app) did(asJSON bool, v any, format string, args ...any) error {
 	if asJSON {
 		return a.printJSON(v)

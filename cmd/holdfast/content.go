@@ -167,9 +167,9 @@ bad node, but not against a whole cluster that lies.`,
 	return cmd
 }
 
-// plainCID returns the CID in text, which has one of the forms CID, /ipfs/CID and ipfs://CID.
-// A path after the CID, and an IPNS name, are wrong usage of command. The node checks whether
-// the result is a CID.
+// plainCID returns the CID in text. text has the form CID, /ipfs/CID or ipfs://CID. A path after
+// the CID, or an IPNS name, is a usageError; command is the name of the command in its text. If
+// text contains no valid CID, plainCID returns text unchanged, and the node rejects it.
 func plainCID(command, text string) (string, error) {
 	rest := text
 	for _, prefix := range []string{"ipfs://", "/ipfs/", "ipfs/"} {
@@ -218,10 +218,11 @@ func (a *app) getFile(ctx context.Context, o operator, user, cid, output string)
 	return nil
 }
 
-// writeWhole writes the file path with fill, so that path never has only a part of the
-// content. It writes a temporary file in the same folder, flushes it and renames it. If
-// path exists and is not a regular file, such as /dev/null, it writes to it directly. A
-// new file gets mode. A crash leaves a file named .NAME.partial-* behind.
+// writeWhole writes the content that fill produces to the file path. fill writes to a temporary
+// file in the same folder, which writeWhole flushes and renames, so that path never has only a
+// part of the content. If path exists and is not a regular file, such as /dev/null, fill writes
+// to it directly. A new file gets the permissions mode; an existing file keeps its permissions. A
+// crash leaves a file named .NAME.partial-* behind.
 func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) (err error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, info, fill)
@@ -251,7 +252,7 @@ func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) (er
 	return os.Rename(f.Name(), path)
 }
 
-// newFileMode returns the mode of the file at path, or fresh if there is none.
+// newFileMode returns the permissions of the file at path, or fresh if there is no such file.
 func newFileMode(path string, fresh fs.FileMode) fs.FileMode {
 	if info, err := os.Stat(path); err == nil {
 		return info.Mode().Perm()

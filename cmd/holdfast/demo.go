@@ -14,11 +14,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoPeerVariable is the environment variable with the program of an IPFS peer other than
-// Holdfast. The program prints one line of JSON, see demoPeer, and accepts commands over HTTP.
+// demoPeerVariable is the environment variable that names the program of a foreign IPFS peer for
+// the demo: an IPFS implementation other than Holdfast. When ready, the program prints one line
+// of JSON, see demoPeer. It then accepts commands over HTTP.
 const demoPeerVariable = "HOLDFAST_DEMO_PEER"
 
-// Bounds of the demo.
+// Sizes and time limits of the demo.
 const (
 	demoNodes   = 3
 	demoFile    = 8 << 20          // size of the pinned file in bytes
@@ -53,11 +54,12 @@ Holdfast. That peer then offers the file. "make demo" builds such a program.`,
 	return cmd
 }
 
-// demo is one run of the tour.
+// demo is one run of the command demo, which starts a cluster on this machine and shows its
+// features step by step.
 type demo struct {
 	app     *app
 	palette palette
-	live    bool   // a person watches at a terminal, so lines may be painted again
+	live    bool   // standard output is a terminal, so that a line can be overwritten
 	program string // path of this executable
 	dir     string // temporary folder with all files of the demo
 	http    *http.Client
@@ -80,8 +82,8 @@ type demoNode struct {
 	op      operator
 }
 
-// demo runs the tour and waits until ctx ends. In every case it then removes its files and ends
-// its processes.
+// demo runs all steps of the demo. If once is false, it then leaves the nodes running until ctx
+// ends. Before it returns, it always ends the processes and removes their files.
 func (a *app) demo(ctx context.Context, once bool) (err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -116,7 +118,7 @@ func (a *app) demo(ctx context.Context, once bool) (err error) {
 	return d.watch(ctx)
 }
 
-// watch waits until ctx ends. It prints a line for each node that ends by itself.
+// watch waits until ctx ends. It prints a line for each node whose process ends before that.
 func (d *demo) watch(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -136,7 +138,7 @@ func (d *demo) watch(ctx context.Context) error {
 	}
 }
 
-// end stops all processes at the same time, and removes the temporary folder.
+// end stops all processes concurrently and then removes the temporary folder.
 func (d *demo) end() error {
 	var children []*child
 	for _, n := range d.nodes {
@@ -157,7 +159,8 @@ func (d *demo) end() error {
 	return errors.Join(append(errs, os.RemoveAll(d.dir))...)
 }
 
-// step runs one step of the tour and prints its title, its result and its duration.
+// step runs do as one step of the demo, for at most demoStep. It prints the title, the duration
+// and the details that do returns. If do fails, the error contains the title.
 func (d *demo) step(ctx context.Context, title string, do func(ctx context.Context) (details []string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, demoStep)
 	defer cancel()
@@ -183,12 +186,12 @@ func (d *demo) step(ctx context.Context, title string, do func(ctx context.Conte
 	return nil
 }
 
-// titleWidth is the width of the titles in characters, so that the durations of all steps are
-// in one column.
+// titleWidth is the width to which the titles of steps are padded, in characters, so that their
+// durations form a column.
 const titleWidth = 62
 
-// settings returns the settings file of one of the demo's nodes. The node listens on free ports
-// of the loopback address and does not use the public IPFS network.
+// settings returns the text of the settings file of a node of the demo. The node listens on free
+// ports of the loopback address and does not use the public IPFS network.
 func (n *demoNode) settings() string {
 	return fmt.Sprintf(`[node]
 name = %q
@@ -208,8 +211,8 @@ listen = "127.0.0.1:0"
 `, n.name)
 }
 
-// addNode starts another node. The node joins with ticket; if ticket is empty, it founds the
-// cluster.
+// addNode starts a new node and waits until it is ready. The node joins the cluster with ticket;
+// if ticket is empty, it creates a cluster.
 func (d *demo) addNode(ctx context.Context, ticket string) error {
 	name := fmt.Sprintf("node%d", len(d.nodes)+1)
 	n := &demoNode{name: name, dir: filepath.Join(d.dir, name)}
@@ -231,7 +234,7 @@ func (d *demo) addNode(ctx context.Context, ticket string) error {
 	return d.ready(ctx, n)
 }
 
-// start starts the process of the node n.
+// start starts the process of the node n. more are additional arguments of holdfast run.
 func (d *demo) start(n *demoNode, more ...string) (err error) {
 	cmd := exec.Command(d.program, append([]string{"run", "--data", n.dir}, more...)...)
 	cmd.Env = withoutSettings(d.app.environ)
@@ -239,7 +242,8 @@ func (d *demo) start(n *demoNode, more ...string) (err error) {
 	return err
 }
 
-// ready waits until n has joined the cluster and serves requests, and reads its addresses.
+// ready waits until n has joined the cluster and serves requests. It stores the id and the
+// addresses of the node in n.
 func (d *demo) ready(ctx context.Context, n *demoNode) error {
 	return until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
 		s, err := n.op.Status(ctx)
@@ -255,8 +259,8 @@ func (d *demo) ready(ctx context.Context, n *demoNode) error {
 	})
 }
 
-// everyoneAlive waits until every running node reports that as many members are alive as nodes
-// run.
+// everyoneAlive waits until each node of the demo reports that the given number of members are
+// alive and have reported their free disk space.
 func (d *demo) everyoneAlive(ctx context.Context, members int) error {
 	for _, n := range d.nodes {
 		err := until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
@@ -276,7 +280,8 @@ func (d *demo) everyoneAlive(ctx context.Context, members int) error {
 	return nil
 }
 
-// sayWhatToTry prints the commands that a user can try after the tour.
+// sayWhatToTry prints commands that the user can try while the nodes keep running. If once is
+// true, there are no nodes after the demo, and it omits them.
 func (d *demo) sayWhatToTry(once bool) {
 	a, p := d.app, d.palette
 	a.say(a.stdout, "\n  That was the Pinning Service API and the object gateway.\n")

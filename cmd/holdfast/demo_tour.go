@@ -21,22 +21,23 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// Bounds of the data that the demo reads.
+// Limits of the data that the demo reads.
 const (
-	maxDemoAnswer = 1 << 20 // most bytes of an HTTP answer
-	maxReadyLine  = 64 << 10
-	maxDemoObject = 64 << 20 // most bytes of the object
+	maxDemoAnswer = 1 << 20  // largest HTTP response body, in bytes
+	maxReadyLine  = 64 << 10 // longest JSON line of the foreign peer, in bytes
+	maxDemoObject = 64 << 20 // largest object, in bytes
 )
 
-// demoContent is a file as the foreign peer describes it in JSON.
+// demoContent describes the file that the demo pins. The foreign peer returns this JSON for a
+// file that it has added.
 type demoContent struct {
 	CID    string `json:"cid"`
 	Size   int    `json:"size"`   // size in bytes
 	SHA256 string `json:"sha256"` // hash of the bytes in hexadecimal
 }
 
-// demoPeer is an IPFS peer of another implementation, as the JSON line describes it that the
-// peer prints when it is ready.
+// demoPeer is the process of the foreign IPFS peer. Its fields are those of the JSON line that
+// the process prints when it is ready.
 type demoPeer struct {
 	*child  `json:"-"`
 	Addrs   []string `json:"addrs"`   // multiaddrs that end in /p2p/ID
@@ -89,8 +90,8 @@ func (d *demo) meet(ctx context.Context) ([]string, error) {
 	return where, err
 }
 
-// foreignProgram returns the path of the program of the foreign peer, or "" if the environment
-// names none.
+// foreignProgram returns the path in the variable HOLDFAST_DEMO_PEER, or "" if it is not set.
+// Without the program, the demo runs without a foreign IPFS peer.
 func (d *demo) foreignProgram() string {
 	for _, entry := range d.app.environ {
 		if value, ok := strings.CutPrefix(entry, demoPeerVariable+"="); ok {
@@ -107,8 +108,9 @@ func (d *demo) offerTitle() string {
 	return "an IPFS peer that is not Holdfast offers a file of " + humanBytes(demoFile)
 }
 
-// offer provides the content that the tour pins: a file of the foreign peer, or without such a
-// peer a random file that is imported on the first node.
+// offer provides the file that the demo pins and stores its description in d.file. The file comes
+// from the foreign IPFS peer. Without a foreign peer, offer imports random bytes on the first
+// node.
 func (d *demo) offer(ctx context.Context) ([]string, error) {
 	program := d.foreignProgram()
 	if program == "" {
@@ -137,7 +139,8 @@ func (d *demo) offer(ctx context.Context) ([]string, error) {
 	return []string{d.file.CID, d.palette.dim("at " + d.peer.Addrs[0])}, nil
 }
 
-// startPeer starts the foreign peer and reads the JSON line that it prints.
+// startPeer starts the foreign peer and waits for the JSON line that the peer prints when it is
+// ready.
 func (d *demo) startPeer(ctx context.Context, program string) error {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -182,7 +185,7 @@ type demoPin struct {
 	Info      map[string]string `json:"info"`
 }
 
-// post pins the file over HTTP, as any client of the API would do it.
+// post pins the file with POST /pins over HTTP, as any client of the Pinning Service API does.
 func (d *demo) post(ctx context.Context) ([]string, error) {
 	pin := map[string]any{"cid": d.file.CID, "name": "demo"}
 	if d.peer != nil {
@@ -204,7 +207,7 @@ func (d *demo) post(ctx context.Context) ([]string, error) {
 	return []string{fmt.Sprintf("%d %s  %s", code, d.palette.state(got.Status), d.palette.dim("request "+got.RequestID))}, nil
 }
 
-// pinned waits until the file is pinned, and then reads the pin through every node.
+// pinned waits until the file is pinned, and then requests the pin from every node.
 func (d *demo) pinned(ctx context.Context) ([]string, error) {
 	err := until(ctx, demoPoll, d.nodes[2].child, func(ctx context.Context) (bool, error) {
 		pin, err := d.ask(ctx, d.nodes[2])
@@ -227,7 +230,7 @@ func (d *demo) pinned(ctx context.Context) ([]string, error) {
 	return lines, nil
 }
 
-// ask reads the pin through one node.
+// ask requests the pin from the node n over HTTP.
 func (d *demo) ask(ctx context.Context, n *demoNode) (pin demoPin, err error) {
 	code, err := d.get(ctx, "http://"+n.pinning+"/pins/"+d.pin, d.token, &pin)
 	if err == nil && code != http.StatusOK {
@@ -236,7 +239,7 @@ func (d *demo) ask(ctx context.Context, n *demoNode) (pin demoPin, err error) {
 	return pin, err
 }
 
-// copies waits until every node holds a copy of the content.
+// copies waits until every node stores a copy of the pinned file.
 func (d *demo) copies(ctx context.Context) ([]string, error) {
 	err := until(ctx, demoPoll, nil, func(ctx context.Context) (bool, error) {
 		s, err := d.nodes[0].op.Status(ctx)
@@ -260,8 +263,8 @@ func (d *demo) leaveTitle() string {
 
 func (d *demo) leave(context.Context) ([]string, error) { return nil, d.peer.stop() }
 
-// failure kills the leader, reads the content through the other nodes, and starts the killed
-// node again.
+// failure shows that the cluster survives the loss of its leader. It kills the leader, reads the
+// file and the object through the other nodes, and starts the killed node again.
 func (d *demo) failure(ctx context.Context) error {
 	victim := d.nodes[0]
 	if s, err := victim.op.Status(ctx); err == nil {
@@ -312,7 +315,8 @@ func (d *demo) failure(ctx context.Context) error {
 	})
 }
 
-// answers waits until each of nodes returns the pin.
+// answers waits until each of nodes returns the pin. It returns one line for each of them, with
+// the status of the pin.
 func (d *demo) answers(ctx context.Context, nodes []*demoNode) (lines []string, err error) {
 	for _, n := range nodes {
 		var pin demoPin
@@ -335,7 +339,8 @@ const (
 	demoObject = demoBucket + "/folder/file"
 )
 
-// putObject stores the content of the file as an object, as any S3 client would do it.
+// putObject stores the content of the file as an S3 object, with PUT requests as any S3 client
+// sends them.
 func (d *demo) putObject(ctx context.Context) ([]string, error) {
 	content, _, err := d.nodes[2].op.OpenContent(ctx, "", d.file.CID)
 	if err != nil {
@@ -361,7 +366,8 @@ func (d *demo) putObject(ctx context.Context) ([]string, error) {
 	return []string{fmt.Sprintf("%d bytes, durable on two nodes before the answer", len(data))}, nil
 }
 
-// getObject reads the object through each of nodes and compares it with the file.
+// getObject reads the S3 object through each of nodes until its SHA-256 hash is that of the file.
+// It returns one line for each node.
 func (d *demo) getObject(ctx context.Context, nodes []*demoNode) (lines []string, err error) {
 	for _, n := range nodes {
 		err := until(ctx, demoPoll, n.child, func(ctx context.Context) (bool, error) {
@@ -393,7 +399,7 @@ func (d *demo) getObject(ctx context.Context, nodes []*demoNode) (lines []string
 	return lines, nil
 }
 
-// read reads the file through the node n and compares it with the original by size and hash.
+// read reads the file through the node n and compares its size and hash with those in d.file.
 func (d *demo) read(ctx context.Context, n *demoNode) error {
 	content, _, err := n.op.OpenContent(ctx, "", d.file.CID)
 	if err != nil {
@@ -415,8 +421,9 @@ func (d *demo) get(ctx context.Context, url, token string, into any) (int, error
 	return d.call(ctx, http.MethodGet, url, token, nil, into)
 }
 
-// call sends one HTTP request and returns the status code. If into is not nil, call decodes an
-// answer with a 2xx code into it, and returns any other answer as an error with its text.
+// call sends one HTTP request, with token as the bearer token unless token is empty, and returns
+// the status code. If into is not nil, call decodes the JSON of a 2xx response into it, and
+// returns every other response as an error that contains the response body.
 func (d *demo) call(ctx context.Context, method, url, token string, body []byte, into any) (int, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {

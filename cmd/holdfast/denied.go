@@ -13,9 +13,9 @@ import (
 	"syscall"
 )
 
-// explain adds to a system error the facts that an operator needs to fix it. For a permission
-// error these are the owner of the file and the user of this command. For a read-only file
-// system it is the data folder.
+// explain adds to a file system error what an operator needs to fix it. To a permission error it
+// adds the owner of the file and the user of this process. To an error about a read-only file
+// system it adds the data folder. It returns every other error unchanged.
 func explain(err error, folder string) error {
 	path := pathOf(err)
 	switch {
@@ -31,7 +31,8 @@ func explain(err error, folder string) error {
 	return err
 }
 
-// pathOf returns the path of the file in an error, or "" if it has none.
+// pathOf returns the path of the file or of the Unix socket that err is about, or "" if err has
+// no path.
 func pathOf(err error) string {
 	var file *fs.PathError
 	var socket *net.OpError
@@ -44,15 +45,16 @@ func pathOf(err error) string {
 	return ""
 }
 
-// within reports whether path is folder or below it. It also accepts /proc/self/fd, through
-// which the program reaches the socket of a folder with a long name.
+// within reports whether path is folder or a path below it. It also returns true for paths in
+// /proc/self/fd: through them the program reaches the socket in a data folder whose path is too
+// long for a socket address.
 func within(folder, path string) bool {
 	below, err := filepath.Rel(folder, path)
 	return err == nil && below != ".." && !strings.HasPrefix(below, ".."+string(filepath.Separator)) || strings.HasPrefix(path, "/proc/self/fd/")
 }
 
-// denier names the file, or the nearest visible folder above it, that denies access to path,
-// with its owner and mode. It returns "" if nothing is visible.
+// denier returns a text with the owner and the mode of path, or of the nearest folder above path
+// that this process can inspect. It returns "" if it can inspect none.
 func denier(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -74,7 +76,8 @@ func denier(path string) string {
 	}
 }
 
-// userOf returns the name of the user with an id, or the id if it has no name.
+// userOf returns the name of the user with a numeric id, or "user ID" if the system knows no
+// name.
 func userOf(id string) string {
 	if u, err := user.LookupId(id); err == nil {
 		return u.Username

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// checkedFlag checks a value before the flag takes it.
+// checkedFlag is a flag value that rejects text for which check returns an error.
 type checkedFlag struct {
 	pflag.Value
 
@@ -41,11 +41,11 @@ func checkFlags(cmd *cobra.Command, check func(string) error, names ...string) {
 	}
 }
 
-// errEmpty rejects an empty value. A shell variable that is not set expands to one, so it
-// must not select a default.
+// errEmpty is the error for an empty flag value. A shell variable that is not set expands to an
+// empty value, and this must not silently select the default.
 var errEmpty = errors.New("it is empty")
 
-// mustNotBeEmpty makes flags reject an empty value.
+// mustNotBeEmpty makes the named flags of cmd reject an empty value.
 func mustNotBeEmpty(cmd *cobra.Command, names ...string) {
 	checkFlags(cmd, func(text string) error {
 		if text == "" {
@@ -55,7 +55,8 @@ func mustNotBeEmpty(cmd *cobra.Command, names ...string) {
 	}, names...)
 }
 
-// mustHaveEntries makes list flags reject an empty list and an empty entry.
+// mustHaveEntries makes the named list flags of cmd reject an empty list and a list with an empty
+// entry.
 func mustHaveEntries(cmd *cobra.Command, names ...string) {
 	checkFlags(cmd, func(text string) error {
 		for entry := range strings.SplitSeq(text, ",") {
@@ -67,7 +68,8 @@ func mustHaveEntries(cmd *cobra.Command, names ...string) {
 	}, names...)
 }
 
-// words splits the entries of a list at spaces. pflag has split the list at commas already.
+// words splits each entry of list at white space and returns all parts. pflag has already split
+// the list at commas, so the values of a flag can be separated by commas or spaces.
 func words(list []string) (all []string) {
 	for _, entry := range list {
 		all = append(all, strings.Fields(entry)...)
@@ -75,10 +77,11 @@ func words(list []string) (all []string) {
 	return all
 }
 
-// errNoText rejects a value that is not UTF-8, because JSON would change it.
+// errNoText is the error for a value that is not UTF-8. JSON would change such a value on its way
+// to the node.
 var errNoText = errors.New("it is not UTF-8")
 
-// mustBeText makes flags reject a value that is not UTF-8.
+// mustBeText makes the named flags of cmd reject a value that is not UTF-8.
 func mustBeText(cmd *cobra.Command, names ...string) {
 	checkFlags(cmd, func(text string) error {
 		if !utf8.ValidString(text) {
@@ -88,10 +91,11 @@ func mustBeText(cmd *cobra.Command, names ...string) {
 	}, names...)
 }
 
-// spanFlag is a duration flag that also accepts days.
+// spanFlag is a flag for a duration. In addition to the syntax of time.ParseDuration it accepts
+// days, such as 7d or 1d12h.
 type spanFlag time.Duration
 
-// errNoSpan rejects a value that is not a duration.
+// errNoSpan is the error for a value that is not a duration.
 var errNoSpan = errors.New("it is not a time such as 90m, 24h or 30d; the units are s, m, h and d")
 
 // Set implements pflag.Value.
@@ -112,7 +116,8 @@ func (f *spanFlag) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value. pflag does not show a default of "0".
+// String implements pflag.Value. For a zero duration it returns "0", because pflag omits that
+// default from the help text.
 func (f *spanFlag) String() string {
 	if *f == 0 {
 		return "0"
@@ -123,7 +128,8 @@ func (f *spanFlag) String() string {
 // Type implements pflag.Value.
 func (f *spanFlag) Type() string { return "time" }
 
-// spanFlagVar adds a duration flag to cmd.
+// spanFlagVar adds a duration flag to cmd. The flag stores its value in *into. value is the
+// default.
 func spanFlagVar(cmd *cobra.Command, into *time.Duration, name string, value time.Duration, usage string) {
 	*into = value
 	cmd.Flags().Var((*spanFlag)(into), name, usage)

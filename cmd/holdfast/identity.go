@@ -16,14 +16,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Bounds of passphrases. Eight characters resist an attacker with the file for a day only if the
-// characters are random; the documentation therefore asks for five words.
+// Limits of passphrases. A passphrase of eight characters resists somebody who has the identity
+// file for a day only if the characters are random. The documentation therefore recommends five
+// words.
 const (
 	minPassphrase = 8    // characters
 	maxPassphrase = 1024 // bytes
 )
 
-// sealing has the flags of commands that encrypt or decrypt.
+// sealing has the flags of commands that encrypt or decrypt objects.
 type sealing struct {
 	encrypt        bool
 	hybrid         bool
@@ -31,7 +32,8 @@ type sealing struct {
 	passphraseFile string
 }
 
-// sealingFlags adds the flags of a command that encrypts or decrypts to cmd.
+// sealingFlags adds the encryption flags to cmd, with --encrypt to select encryption. writes
+// tells whether the command encrypts; if it only decrypts, there is no flag --post-quantum.
 func sealingFlags(cmd *cobra.Command, writes bool) *sealing {
 	s := new(sealing)
 	f := cmd.Flags()
@@ -45,7 +47,8 @@ func sealingFlags(cmd *cobra.Command, writes bool) *sealing {
 	return s
 }
 
-// alwaysSealing adds the same flags to a command that works on encrypted files only.
+// alwaysSealing adds the encryption flags to a command that handles only encrypted files. It sets
+// encrypt and hides the flag --encrypt.
 func alwaysSealing(cmd *cobra.Command, writes bool) *sealing {
 	s := sealingFlags(cmd, writes)
 	s.encrypt = true
@@ -55,7 +58,7 @@ func alwaysSealing(cmd *cobra.Command, writes bool) *sealing {
 	return s
 }
 
-// check rejects flags that need --encrypt if --encrypt is absent.
+// check returns a usageError if --encrypt is absent and a flag is given that needs it.
 func (s *sealing) check(cmd *cobra.Command) error {
 	for _, name := range []string{"identity", "passphrase-file", "post-quantum"} {
 		if !s.encrypt && cmd.Flags().Changed(name) {
@@ -65,7 +68,8 @@ func (s *sealing) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// vault returns the Vault of a bucket, or nil without --encrypt.
+// vault returns the Vault of a bucket, which encrypts and decrypts its objects with the user's
+// identity. It returns nil if the flag --encrypt is absent.
 func (a *app) vault(cmd *cobra.Command, c *gateway.Client, r *remote, s *sealing, bucket string) (*gateway.Vault, error) {
 	if !s.encrypt {
 		return nil, nil
@@ -77,9 +81,10 @@ func (a *app) vault(cmd *cobra.Command, c *gateway.Client, r *remote, s *sealing
 	return c.NewVault(bucket, id, s.hybrid)
 }
 
-// openIdentity opens the identity of --identity, of the environment or of the profile. If these
-// name a shell command, the first line of its output is the passphrase, and further lines are the
-// identity file.
+// openIdentity opens the identity that --identity, the environment or the profile names, in this
+// order of precedence. If the environment or the profile has an identity command and
+// --passphrase-file is absent, openIdentity runs that command. The first line of its output is
+// the passphrase. Further lines, if any, are the identity file.
 func (a *app) openIdentity(cmd *cobra.Command, r *remote, s *sealing) (*seal.Identity, error) {
 	p, err := a.remoteSettings(r)
 	if err != nil {
@@ -114,8 +119,8 @@ func (a *app) openIdentity(cmd *cobra.Command, r *remote, s *sealing) (*seal.Ide
 	return unlock(path, file, passphrase)
 }
 
-// openIdentityFile opens the identity file at path. The passphrase comes from passphraseFile, or
-// from the terminal.
+// openIdentityFile opens the identity file at path. It reads the passphrase from passphraseFile,
+// or from the terminal if passphraseFile is empty.
 func (a *app) openIdentityFile(ctx context.Context, path, passphraseFile string) (*seal.Identity, error) {
 	file, err := readIdentity(ctx, path)
 	if err != nil {
@@ -128,7 +133,7 @@ func (a *app) openIdentityFile(ctx context.Context, path, passphraseFile string)
 	return unlock(path, file, passphrase)
 }
 
-// unlock decrypts the text of an identity file. Errors name path.
+// unlock decrypts an identity file. file is its content; path is its name in errors.
 func unlock(path string, file, passphrase []byte) (*seal.Identity, error) {
 	id, err := seal.OpenIdentity(file, passphrase)
 	debug.FreeOSMemory() // free the memory of argon2id before a transfer begins
@@ -138,7 +143,7 @@ func unlock(path string, file, passphrase []byte) (*seal.Identity, error) {
 	return id, nil
 }
 
-// readIdentity reads an identity file, and refuses a file that other users can read.
+// readIdentity reads an identity file. It returns an error if other users can read the file.
 func readIdentity(ctx context.Context, path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +158,7 @@ func readIdentity(ctx context.Context, path string) ([]byte, error) {
 	return readSecretFile(ctx, path)
 }
 
-// runAgent runs the shell command that prints the passphrase, and returns its output.
+// runAgent runs the shell command that prints the passphrase, and returns its standard output.
 func (a *app) runAgent(ctx context.Context, command string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Env, cmd.Stderr = a.environ, a.stderr
@@ -164,7 +169,8 @@ func (a *app) runAgent(ctx context.Context, command string) ([]byte, error) {
 	return out, nil
 }
 
-// passphrase reads a passphrase from a file, or from the terminal.
+// passphrase reads a passphrase from the first line of file. If file is empty, it shows prompt on
+// the terminal and reads what the user types.
 func (a *app) passphrase(ctx context.Context, file, prompt string) ([]byte, error) {
 	if file != "" {
 		text, err := readSecretFile(ctx, file)
@@ -239,13 +245,14 @@ one. holdfast rewrap then gives it the files of the older one.`,
 	return cmd
 }
 
-// identityCost is the cost of a new identity file. 46 MiB is the largest memory that OWASP
-// recommends for argon2id, and keeps a command below 100 MiB. The number of passes is higher than
-// OWASP recommends for 46 MiB, so that an attempt at the passphrase costs no less than with the 64
-// MiB of RFC 9106.
+// identityCost returns the argon2id parameters of a new identity file. 46 MiB is the largest
+// memory that OWASP recommends for argon2id, and keeps the memory of a command below 100 MiB. The
+// number of passes is higher than OWASP recommends for 46 MiB, so that one attempt to guess the
+// passphrase costs no less than with the 64 MiB of RFC 9106.
 func identityCost() seal.Cost { return seal.Cost{Time: 5, Memory: 46 << 10, Threads: 4} }
 
-// newPassphrase reads a new passphrase from a file, or twice from the terminal.
+// newPassphrase reads a new passphrase from file, or, if file is empty, twice from the terminal.
+// It returns an error if the passphrase is too short or too long, or if the two inputs differ.
 func (a *app) newPassphrase(ctx context.Context, file string) ([]byte, error) {
 	passphrase, err := a.passphrase(ctx, file, "New passphrase: ")
 	switch {
@@ -265,7 +272,7 @@ func (a *app) newPassphrase(ctx context.Context, file string) ([]byte, error) {
 	return passphrase, err
 }
 
-// writeNew writes a new file of mode 0600. An existing file is an error.
+// writeNew creates a file with mode 0600. It returns an error if the file exists.
 func writeNew(path string, data []byte) (err error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

@@ -19,13 +19,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of an import.
+// Limits of an import of pins.
 const (
 	defaultImporters = 8
 	maxImporters     = 64
 	// importTries is the number of attempts of a call that the server answers with 429 or
-	// 503. importPause is the first pause if the answer has no Retry-After; it doubles up
-	// to maxImportPause.
+	// 503. If the response has no Retry-After, the pause before the second attempt is
+	// importPause, and it doubles with each attempt up to maxImportPause.
 	importTries    = 8
 	importPause    = 500 * time.Millisecond
 	maxImportPause = 2 * time.Minute
@@ -35,7 +35,7 @@ const (
 	maxOrigins = 20
 )
 
-// importPlan has the arguments of `pin import`.
+// importPlan has the flags of `pin import`.
 type importPlan struct {
 	user      string
 	from      string
@@ -115,7 +115,8 @@ pins that are still incomplete, run:
 	return cmd
 }
 
-// check returns an error for wrong usage.
+// check returns a usageError if the flags or the arguments of `pin import` are invalid. name is
+// the name of the command in the error.
 func (p *importPlan) check(name string, args []string) error {
 	switch {
 	case p.from != "" && len(args) > 0:
@@ -147,8 +148,9 @@ func (p *importPlan) check(name string, args []string) error {
 	return nil
 }
 
-// importSource opens the source of the plan. total is the number of its pins, or -1 if it is
-// not known. The caller calls done at the end.
+// importSource opens the source of the import: the service of --from, the file in args, or
+// standard input. total is the number of pins in the source, or -1 if it is unknown. The caller
+// calls done when it needs the source no longer; done is never nil.
 func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s importSource, total int64, done func(), err error) {
 	done = func() {}
 	if p.from != "" {
@@ -181,16 +183,19 @@ func (a *app) importSource(ctx context.Context, p *importPlan, args []string) (s
 	return fileSource(in, p.format), -1, done, nil
 }
 
-// tellRetry prints why a call of a service failed and when the command repeats it.
+// tellRetry prints that a call of a service failed because of why, that the command repeats it
+// after wait, and that left attempts remain.
 func (a *app) tellRetry(why error, wait time.Duration, left int) {
 	a.say(a.stderr, "%s; trying again in %s, %s left\n", printable(oneLine(why.Error())), humanTime(wait), plural(left, "attempt"))
 }
 
-// importSource calls fn for each pin of a source, one after the other. problem is the error
-// of a line that cannot be imported. An error of fn ends the calls.
+// importSource calls fn for each pin of a source, one after the other. problem is not nil if the
+// entry cannot be imported; pin may then be incomplete. If fn returns an error, the importSource
+// stops and returns that error.
 type importSource func(ctx context.Context, fn func(pin client.Pin, problem error) error) error
 
-// errSkipped is the problem of an entry that is not imported on purpose, such as an indirect pin.
+// errSkipped is the problem of an entry that the import skips on purpose, such as an indirect
+// pin.
 var errSkipped = errors.New("skipped")
 
 // importer is a running import.
@@ -199,24 +204,27 @@ type importer struct {
 	user  string
 	pause func(ctx context.Context, d time.Duration) error
 
-	// mu guards the fields below. It is never held during a call of node.
+	// mu guards the fields below. No goroutine holds it during a call of node.
 	mu    sync.Mutex
-	there map[string]*taken // pins that exist or that a goroutine creates now, by importKey
+	there map[string]*taken // pins that exist or that a goroutine is creating, by importKey
 	imported, known, skipped, failed,
 	knownFailed int
 	told time.Time
 }
 
-// taken is a pin of the account that exists or that a goroutine creates now.
+// taken is the state of a pin that the account has or that a goroutine is creating.
 type taken struct {
-	done chan struct{} // closed when the field here is set
-	here bool          // true if the pin exists or may exist
+	done chan struct{} // closed after the field here was set
+	here bool          // false only if the node certainly did not create the pin
 }
 
-// importKey identifies a pin by its CID, in any base, and its name.
+// importKey returns a key that identifies a pin by its name and its CID. The encoding of the CID,
+// such as base32, does not matter.
 func importKey(c cid.Cid, name string) string { return c.KeyString() + "\x00" + name }
 
-// importPins imports all pins of a source and prints the result.
+// importPins imports all pins of a source into the node o, prints the counts, and returns an
+// error if a pin could not be imported. total is the number of pins for the progress bar, or -1
+// if it is unknown.
 func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source importSource, total int64) error {
 	im := &importer{node: o, user: p.user, pause: pauseFor, there: map[string]*taken{}, told: time.Now()}
 	if err := im.look(ctx); err != nil {
@@ -260,7 +268,8 @@ func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source 
 	return im.failure()
 }
 
-// failure returns an error if pins could not be imported.
+// failure returns an error with the number of pins that could not be imported, or nil if there
+// are none.
 func (im *importer) failure() error {
 	if im.failed == 0 {
 		return nil
@@ -268,7 +277,8 @@ func (im *importer) failure() error {
 	return fmt.Errorf("could not import %d pins", im.failed)
 }
 
-// importTold counts the result of one pin and prints a failure.
+// importTold counts the result of one pin: err is nil, errKnown, errSkipped or a failure. It
+// prints a failure and updates the progress.
 func (a *app) importTold(im *importer, bar *progressbar.ProgressBar, pin client.Pin, err error) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -290,7 +300,7 @@ func (a *app) importTold(im *importer, bar *progressbar.ProgressBar, pin client.
 	}
 }
 
-// String returns the summary.
+// String returns the counts of the import as a text for users.
 func (im *importer) String() string {
 	text := im.counts()
 	if im.knownFailed > 0 {
@@ -316,7 +326,7 @@ func (im *importer) counts() string {
 	return fmt.Sprintf("%d imported, %d already here, %d skipped, %d failed", im.imported, im.known, im.skipped, im.failed)
 }
 
-// look reads the existing pins of the account.
+// look stores the pins that the account already has in im.there.
 func (im *importer) look(ctx context.Context) error {
 	here := &taken{make(chan struct{}), true}
 	close(here.done)
@@ -334,12 +344,12 @@ func (im *importer) look(ctx context.Context) error {
 	return nil
 }
 
-// errKnown is the result of a pin that the account already has.
+// errKnown is the result of importing a pin that the account already has.
 var errKnown = errors.New("already here")
 
-// add creates a pin unless it exists. If another goroutine is creating a pin with the same CID
-// and name, add waits for it, and creates the pin only if the node rejected the other one, for
-// example because of its origins.
+// add creates a pin, or returns errKnown if the account has a pin with the same CID and name. If
+// another goroutine is creating such a pin, add waits for the result, and creates the pin itself
+// only if the node has rejected the other one, for example because of its origins.
 func (im *importer) add(ctx context.Context, pin client.Pin) error {
 	c, err := cid.Decode(pin.CID)
 	if err != nil {
@@ -380,8 +390,9 @@ func (im *importer) add(ctx context.Context, pin client.Pin) error {
 	return err
 }
 
-// ask creates a pin, and repeats the call while the node answers 429 or 503. It returns the id
-// of the pin. The id is empty if ask found the pin after a call with an unknown outcome.
+// ask asks the node to create a pin and returns the id of the pin. It repeats the call while the
+// node answers 429 or 503. After a 503 the pin may exist; if ask then finds it, it returns an
+// empty id and no error.
 func (im *importer) ask(ctx context.Context, pin client.Pin) (id string, err error) {
 	unsure := false // an attempt answered with 503 may have created the pin
 	for try := 1; ; try++ {
@@ -410,8 +421,9 @@ func (im *importer) ask(ctx context.Context, pin client.Pin) (id string, err err
 	}
 }
 
-// yield removes the pin id if the account has an older pin with the same CID and name, which a
-// concurrent import created. Every import keeps the oldest pin, so exactly one stays.
+// yield removes the new pin id and returns errKnown if the account has an older pin with the same
+// CID and name, which a concurrent import created. Every import keeps the oldest of such pins, so
+// that exactly one remains. yield returns nil if the new pin remains.
 func (im *importer) yield(ctx context.Context, id string, pin client.Pin) error {
 	for try := 1; ; try++ {
 		found, err := im.find(ctx, pin)
@@ -433,17 +445,20 @@ func (im *importer) yield(ctx context.Context, id string, pin client.Pin) error 
 	}
 }
 
-// find returns the pins of the account with the CID and name of pin.
+// find returns the pins of the account that have the CID and the name of pin, except pins with an
+// end.
 func (im *importer) find(ctx context.Context, pin client.Pin) ([]client.PinStatus, error) {
 	found, err := im.node.PinsOf(ctx, im.user, pin.CID, pin.Name)
 	return slices.DeleteFunc(found, func(p client.PinStatus) bool { return p.Pin.Name != pin.Name || ending(p) }), err
 }
 
-// ending returns whether a pin has an end. It does not count as there, because its content goes then.
+// ending reports whether a pin expires at a set time. The import does not treat such a pin as
+// existing, because the content is lost when the pin expires.
 func ending(p client.PinStatus) bool { return p.Info["pinned_until"] != "" }
 
-// later waits before the next attempt if err is an answer 429 or 503. It returns err if it is
-// any other error, or after importTries attempts.
+// later waits before the next attempt of a call that failed with err and returns nil. It returns
+// err at once if err is not a response 429 or 503, or after importTries attempts. tries is the
+// number of attempts so far.
 func (im *importer) later(ctx context.Context, err error, tries int) error {
 	var refused *client.Error
 	if !errors.As(err, &refused) || tries >= importTries ||
@@ -453,8 +468,8 @@ func (im *importer) later(ctx context.Context, err error, tries int) error {
 	return im.pause(ctx, pauseAfter(refused.RetryAfter, tries))
 }
 
-// pauseAfter returns the pause after a number of attempts. asked is the pause that the last
-// answer asked for; 0 means that it did not ask for one.
+// pauseAfter returns the pause after a number of failed attempts. asked is the Retry-After of the
+// last response, or 0 if the response had none. The pause is at most maxImportPause.
 func pauseAfter(asked time.Duration, tries int) time.Duration {
 	if asked > 0 {
 		return min(asked, maxImportPause)
@@ -462,7 +477,7 @@ func pauseAfter(asked time.Duration, tries int) time.Duration {
 	return backoff.After(importPause, maxImportPause, tries)
 }
 
-// pauseFor waits for d, or returns the error of ctx when it ends.
+// pauseFor waits for d and returns nil. If ctx ends before that, it returns the error of ctx.
 func pauseFor(ctx context.Context, d time.Duration) error {
 	if !backoff.Wait(ctx, d) {
 		return ctx.Err()
@@ -470,7 +485,8 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// joinOrigins appends then to first, without duplicates, up to maxOrigins.
+// joinOrigins returns the origins of first and then those of then, without duplicates and at most
+// maxOrigins.
 func joinOrigins(first, then []string) (all []string) {
 	seen := map[string]bool{}
 	for _, list := range [][]string{first, then} {

@@ -19,7 +19,7 @@ import (
 	"github.com/multiformats/go-multiaddr"
 )
 
-// Names of --format.
+// Values of the flag --format. With formatAuto the program detects the format of each line.
 const (
 	formatAuto    = "auto"
 	formatCluster = "ipfs-cluster"
@@ -28,10 +28,11 @@ const (
 
 var importFormats = []string{formatAuto, formatCluster, formatIPFS}
 
-// maxImportLine bounds a line of a file, in bytes.
+// maxImportLine is the maximum length of a line of an import file, in bytes.
 const maxImportLine = 1 << 20
 
-// fileSource returns a source that reads one pin per line.
+// fileSource returns a source that reads one pin from each line of in. format is one of
+// importFormats.
 func fileSource(in io.Reader, format string) importSource {
 	return func(ctx context.Context, fn func(client.Pin, error) error) error {
 		lines := bufio.NewReaderSize(in, maxImportLine)
@@ -70,8 +71,8 @@ func fileSource(in io.Reader, format string) importSource {
 	}
 }
 
-// readLine reads a line and trims the white space around it. It skips a line that does not fit
-// into the buffer, and returns bufio.ErrBufferFull for it.
+// readLine reads a line and returns it without surrounding white space. If a line does not fit
+// into the buffer of in, readLine skips the line and returns bufio.ErrBufferFull.
 func readLine(in *bufio.Reader) (string, error) {
 	line, err := in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -89,9 +90,10 @@ func readLine(in *bufio.Reader) (string, error) {
 	return strings.TrimSpace(string(line)), err
 }
 
-// clusterPin tells an ordinary pin from the parts of sharded DAGs by its type, an
-// api.PinType of ipfs-cluster: "pin" in an export of release 1.1.6, and also the number
-// 2. A line without a type is an ordinary pin.
+// clusterPin reports whether kind, an api.PinType of ipfs-cluster in JSON, is the type of an
+// ordinary pin. All other types are parts of sharded DAGs. An export of release 1.1.6 has "pin"
+// for an ordinary pin. clusterPin also accepts the number 2, and an absent type. It returns an
+// error for a value that is no PinType.
 func clusterPin(kind json.RawMessage) (bool, error) {
 	unknown := fmt.Errorf("ipfs-cluster has no pin type %s", kind)
 	var name string
@@ -111,9 +113,10 @@ func clusterPin(kind json.RawMessage) (bool, error) {
 	return number == 2 || len(kind) == 0, nil
 }
 
-// readCluster reads a line of `ipfs-cluster-service state export`, an api.Pin of ipfs-cluster.
-// The CID is a string. In exports of releases before 1.0 it is an object of the form {"/":
-// "CID"}.
+// readCluster parses a line of `ipfs-cluster-service state export`, which is an api.Pin of
+// ipfs-cluster in JSON. The CID is a string, or in exports of releases before 1.0 an object of
+// the form {"/": "CID"}. The error is errSkipped for parts of sharded DAGs, expired pins, and
+// pins that do not cover the whole DAG.
 func readCluster(line string) (client.Pin, error) {
 	var row struct {
 		CID      json.RawMessage   `json:"cid"`
@@ -151,9 +154,9 @@ func readCluster(line string) (client.Pin, error) {
 	return pin, nil
 }
 
-// readIPFS reads a line of `ipfs pin ls`: a CID, with its type unless --quiet was
-// given, and with --names its name. It skips indirect pins, because they come with their
-// root, and direct pins, because they keep a single block.
+// readIPFS parses a line of `ipfs pin ls`: a CID, then the type unless --quiet was given, then
+// the name if --names was given. The error is errSkipped for an indirect pin, because its
+// recursive root is in the list too, and for a direct pin, because it covers only a single block.
 func readIPFS(line string) (client.Pin, error) {
 	text, rest, _ := strings.Cut(line, " ")
 	kind, name, _ := strings.Cut(strings.TrimSpace(rest), " ")
@@ -167,20 +170,20 @@ func readIPFS(line string) (client.Pin, error) {
 	return pin, fmt.Errorf("not a line of ipfs pin ls: %q is not a kind of pin", kind)
 }
 
-// Bounds of reading from another pinning service.
+// Limits of reading from another pinning service.
 const (
 	remoteTimeout = time.Minute
-	remotePage    = 1000     // rows of a page, the maximum of the API
-	maxRemotePage = 64 << 20 // bytes of a page
+	remotePage    = 1000     // pins in one page of the list, the maximum of the API
+	maxRemotePage = 64 << 20 // size of a page in bytes
 	// maxOriginLen is the maximum length of an origin, in bytes. The Pinning Service API of
 	// Holdfast has the same limit.
 	maxOriginLen = 1 << 10
-	// leastDelegates is the number of delegates that become origins of a new pin even if the
-	// pin has the maximum number of origins.
+	// leastDelegates is the number of delegates that asPin adds to the origins of a pin even if
+	// the pin already has the maximum number of origins.
 	leastDelegates = 4
 )
 
-// remoteService is another pinning service.
+// remoteService is a client of another pinning service, from which pins are imported.
 type remoteService struct {
 	base, token string
 	statuses    []string
@@ -189,14 +192,15 @@ type remoteService struct {
 	tell        func(why error, wait time.Duration, left int) // called before each pause
 }
 
-// remotePins is a PinResults object; fields that a service adds are ignored. Each row is
-// decoded separately, so that a malformed row does not affect the others.
+// remotePins is one page of the list of pins: a PinResults object of the Pinning Service API.
+// Fields that a service adds are ignored. Each pin is decoded separately, so that a malformed one
+// does not affect the others.
 type remotePins struct {
 	Count   int64             `json:"count"`
 	Results []json.RawMessage `json:"results"`
 }
 
-// remoteRow is a PinStatus object.
+// remoteRow is one pin of another service: a PinStatus object of the Pinning Service API.
 type remoteRow struct {
 	RequestID string    `json:"requestid"`
 	Created   time.Time `json:"created"`
@@ -209,8 +213,8 @@ type remoteRow struct {
 	Delegates []string `json:"delegates"`
 }
 
-// readRow reads a row. For a bad row it returns an error and the id, the CID and the time, if
-// they are readable.
+// readRow decodes a pin of another service. If the JSON is malformed for a pin, it returns an
+// error together with the id, the CID and the creation time, as far as it can decode them.
 func readRow(raw json.RawMessage) (row remoteRow, err error) {
 	if !utf8.Valid(raw) {
 		err = errors.New("it is not UTF-8")
@@ -227,13 +231,14 @@ func readRow(raw json.RawMessage) (row remoteRow, err error) {
 	return row, fmt.Errorf("cannot read the row of request %q: %w", row.RequestID, err)
 }
 
-// count returns the number of pins of the service.
+// count returns the number of pins that the service reports.
 func (s *remoteService) count(ctx context.Context) (int64, error) {
 	page, err := s.page(ctx, time.Time{}, 1)
 	return page.Count, err
 }
 
-// unreachedError is the error of pins that a service counts but does not list.
+// unreachedError means that a service reports counted pins, but its pages contained only given of
+// them.
 type unreachedError struct{ given, counted int64 }
 
 func (e *unreachedError) Error() string {
@@ -241,12 +246,12 @@ func (e *unreachedError) Error() string {
 		e.counted, e.given)
 }
 
-// each calls fn for all pins of the service, from the newest to the oldest. It reads pages
-// until the service returns no further rows, because a page may be shorter than requested. The
-// next page begins a millisecond before the oldest row of the last page. This finds pins with
-// the same time as that row, even on a service that gives several pins the same time; each
-// skips rows that it has seen already, by their ids. If the service counts more pins than it
-// listed, each returns an unreachedError.
+// each is an importSource that returns all pins of the service, from the newest to the oldest. A
+// page may be shorter than requested, so each requests pages until the service returns no further
+// pins. The request for the next page asks for pins created before the oldest pin of the last
+// page plus one millisecond. It thus includes other pins with the same creation time. By their
+// ids, each skips pins that the last page contained. If the service reports more pins than its
+// pages contained, each returns an unreachedError.
 func (s *remoteService) each(ctx context.Context, fn func(client.Pin, error) error) error {
 	var before time.Time
 	seen := map[string]bool{} // ids of the last page
@@ -295,8 +300,9 @@ func (s *remoteService) each(ctx context.Context, fn func(client.Pin, error) err
 	}
 }
 
-// reached returns an unreachedError if the service counts more pins than it listed. Pins
-// that were removed during the import do not count.
+// reached returns an unreachedError if given, the number of pins that the pages contained, is
+// less than counted, the number that the service reported at the beginning. It first asks for the
+// number again, because pins may have been removed during the import.
 func (s *remoteService) reached(ctx context.Context, given, counted int64) error {
 	if given >= counted {
 		return nil
@@ -311,10 +317,10 @@ func (s *remoteService) reached(ctx context.Context, given, counted int64) error
 	return nil
 }
 
-// asPin returns the pin to create for a row. Its origins are those of the row and then the
-// delegates, because the nodes that hold the pin there can send its content. It omits
-// delegates that it cannot parse. Origins may be outdated, so the last ones make room for
-// some delegates.
+// asPin returns the pin to create for a pin of another service. Its origins are those of that
+// pin, followed by the usable delegates of the service, because the delegates can send the
+// content. If there are too many, asPin drops the last origins for at most leastDelegates
+// delegates, because origins may be outdated.
 func (r *remoteRow) asPin() client.Pin {
 	usable := slices.DeleteFunc(slices.Clone(r.Delegates), func(d string) bool { return !usableOrigin(d) })
 	own := r.Pin.Origins
@@ -322,13 +328,14 @@ func (r *remoteRow) asPin() client.Pin {
 	return client.Pin{CID: r.Pin.CID, Name: r.Pin.Name, Meta: r.Pin.Meta, Origins: joinOrigins(own, usable)}
 }
 
-// usableOrigin reports whether a node accepts an origin.
+// usableOrigin reports whether a node accepts o as an origin: o is a multiaddr and not too long.
 func usableOrigin(o string) bool {
 	_, err := multiaddr.NewMultiaddr(o)
 	return err == nil && len(o) <= maxOriginLen
 }
 
-// page reads one page of pins older than a time; the zero time means the newest pins.
+// page requests up to limit pins that were created before a time; the zero time requests the
+// newest pins. It repeats a request that failed for a temporary reason.
 func (s *remoteService) page(ctx context.Context, before time.Time, limit int) (page remotePins, err error) {
 	q := url.Values{"limit": {strconv.Itoa(limit)}, "status": {strings.Join(s.statuses, ",")}}
 	if !before.IsZero() {
@@ -347,8 +354,9 @@ func (s *remoteService) page(ctx context.Context, before time.Time, limit int) (
 	}
 }
 
-// get reads one answer. After an error, later is the pause before the next attempt: the pause
-// that the service asked for, 0 if it asked for none, or less than 0 if an attempt is useless.
+// get sends one GET request and decodes the JSON response into into. After an error, later is the
+// pause before the next attempt that the service requested. later is 0 if it requested none, and
+// negative if another attempt is useless.
 func (s *remoteService) get(ctx context.Context, path string, into any) (later time.Duration, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+path, nil)
 	if err != nil {

@@ -15,15 +15,15 @@ import (
 // errInterrupted is the error of an operation that Ctrl-C or another signal interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// readerFunc is an io.Reader.
+// readerFunc is a function that implements io.Reader.
 type readerFunc func([]byte) (int, error)
 
 // Read implements io.Reader.
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// interruptible returns a reader of r that returns errInterrupted when ctx ends. A read of a
-// terminal or a pipe cannot be cancelled. It continues in the background, with a buffer of its
-// own, until the process ends.
+// interruptible returns a reader that reads from r and returns errInterrupted when ctx ends. A
+// read of a terminal or a pipe cannot be cancelled, so a pending read of r continues in the
+// background until the process ends. It reads into a buffer of its own.
 func interruptible(ctx context.Context, r io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (n int, err error) {
 		own := make([]byte, min(len(p), copyBuffer))
@@ -38,8 +38,9 @@ func interruptible(ctx context.Context, r io.Reader) io.Reader {
 	})
 }
 
-// unlessInterrupted returns the result of do, or errInterrupted as soon as ctx ends. In that
-// case do continues in the background, and the caller must not read what do writes.
+// unlessInterrupted runs do and returns its error, or errInterrupted as soon as ctx ends. In the
+// second case do continues in the background, so the caller must not read variables that do
+// writes.
 func unlessInterrupted(ctx context.Context, do func() error) error {
 	if ctx.Err() != nil {
 		return errInterrupted
@@ -54,7 +55,8 @@ func unlessInterrupted(ctx context.Context, do func() error) error {
 	}
 }
 
-// openInput opens a file for reading. For a named pipe this blocks until a writer opens it.
+// openInput opens a file for reading. For a named pipe it waits until another process opens the
+// pipe for writing, or until ctx ends.
 func openInput(ctx context.Context, path string) (*os.File, error) {
 	opened := make(chan *os.File, 1)
 	err := unlessInterrupted(ctx, func() error {
@@ -68,7 +70,8 @@ func openInput(ctx context.Context, path string) (*os.File, error) {
 	return <-opened, nil
 }
 
-// readSecretFile reads a file or pipe of at most maxSecretFile bytes.
+// readSecretFile returns the content of a file or pipe, and no more than its first maxSecretFile
+// bytes.
 func readSecretFile(ctx context.Context, path string) ([]byte, error) {
 	f, err := openInput(ctx, path)
 	if err != nil {
@@ -78,23 +81,24 @@ func readSecretFile(ctx context.Context, path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(interruptible(ctx, f), maxSecretFile))
 }
 
-// maxSecretFile is the maximum length of a file with a token, in bytes.
+// maxSecretFile is the maximum length of a file with a token, a passphrase or an identity, in
+// bytes.
 const maxSecretFile = 64 << 10
 
-// terminalIn returns standard input; ok is true if it is a terminal.
+// terminalIn returns standard input and whether it is a terminal.
 func (a *app) terminalIn() (*os.File, bool) {
 	f, ok := a.stdin.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// firstLine reads one line with its end, of at most limit bytes. At the end of the input it
-// returns the bytes that it has read, and io.EOF.
+// firstLine reads from r up to and including the first line end, and at most limit bytes. If
+// there is no line end, it returns what it has read, and io.EOF.
 func firstLine(ctx context.Context, r io.Reader, limit int64) (string, error) {
 	return bufio.NewReader(io.LimitReader(interruptible(ctx, r), limit)).ReadString('\n')
 }
 
-// dialog returns a terminal that can show a question: standard error, standard output, or
-// /dev/tty if both are redirected. The caller calls done at the end.
+// dialog returns a terminal on which a question can be shown: standard error, or standard output,
+// or /dev/tty if both are redirected. The caller calls done when it needs w no longer.
 func (a *app) dialog() (w io.Writer, done func(), err error) {
 	for _, w := range []io.Writer{a.stderr, a.stdout} {
 		if isTerminal(w) {
@@ -108,8 +112,8 @@ func (a *app) dialog() (w io.Writer, done func(), err error) {
 	return tty, func() { _ = tty.Close() }, nil // what was written is there
 }
 
-// newPassword returns a new password. On a terminal it asks for it twice and hides the input.
-// Otherwise it reads the first line of standard input.
+// newPassword reads a new password. If standard input is a terminal, it asks the user to type the
+// password twice and hides the input. Otherwise it reads the first line of standard input.
 func (a *app) newPassword(ctx context.Context, prompt string) (string, error) {
 	in, ok := a.terminalIn()
 	if !ok {
@@ -135,11 +139,11 @@ func (a *app) newPassword(ctx context.Context, prompt string) (string, error) {
 	return password, nil
 }
 
-// maxTyped is the maximum length of a typed line in bytes, which is that of a terminal.
+// maxTyped is the maximum length of a typed line in bytes. Terminals have the same limit.
 const maxTyped = 4 << 10
 
-// typedUnseen reads a line from a terminal and hides the input. It restores the terminal in
-// every case.
+// typedUnseen shows prompt, reads a line from a terminal, and hides the input. It always restores
+// the settings of the terminal.
 func (a *app) typedUnseen(ctx context.Context, in *os.File, prompt string) (string, error) {
 	out, done, err := a.dialog()
 	if err != nil {

@@ -20,7 +20,7 @@ func (a *app) keyCommand() *cobra.Command {
   holdfast key revoke JTI`, a.keyCreateCommand(), a.keyListCommand(), a.keyShowCommand(), a.keyRevokeCommand(), a.keyRotateCommand())
 }
 
-// keyScopes are the scopes that a key can have, as the APIs define them.
+// keyScopes are the scopes that an API key can have.
 var keyScopes = []string{"storage:read", "storage:write", "storage:delete"}
 
 func (a *app) keyCreateCommand() *cobra.Command {
@@ -96,7 +96,7 @@ with the address of the S3 gateway of this node.`,
 	return cmd
 }
 
-// gatewayOf returns the URL of the S3 gateway on this node, or "" if it is off.
+// gatewayOf returns the URL of the S3 gateway of this node, or "" if the gateway is disabled.
 func gatewayOf(ctx context.Context, o operator) (string, error) {
 	s, err := o.Status(ctx)
 	if err != nil {
@@ -119,8 +119,8 @@ func (a *app) exportKey(key client.Key, gateway string) {
 	}
 }
 
-// reachable returns the host:port at which a client on this machine reaches a listener. It
-// replaces an unspecified address with loopback.
+// reachable returns the host:port at which a client on this machine can connect to a listener. It
+// replaces an unspecified address such as 0.0.0.0 with the loopback address.
 func reachable(hostPort string) string {
 	host, port, err := net.SplitHostPort(hostPort)
 	if err != nil {
@@ -281,7 +281,7 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 	return cmd
 }
 
-// keyNamed returns the key with an id, or an error if there is none.
+// keyNamed returns the API key whose id is jti, or an error if there is none.
 func keyNamed(ctx context.Context, o operator, jti string) (client.KeyRow, error) {
 	key, found, err := o.Key(ctx, jti)
 	if err != nil || found {
@@ -293,7 +293,8 @@ func keyNamed(ctx context.Context, o operator, jti string) (client.KeyRow, error
 	return client.KeyRow{}, fmt.Errorf("there is no key with the id %q: holdfast key ls lists them", jti)
 }
 
-// inQuotes returns a space and the quoted name, or "" for an empty name.
+// inQuotes returns name in quotes after a space, or "" if name is empty. Messages append the
+// result.
 func inQuotes(name string) string {
 	if name == "" {
 		return ""

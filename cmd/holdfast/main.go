@@ -38,9 +38,9 @@ func main() {
 	os.Exit(code)
 }
 
-// endings returns the signals on which the program ends in order. SIGHUP is one of them,
-// because a terminal sends it when it closes; the program reloads certificates without a
-// signal. Under nohup SIGHUP is ignored, and it stays ignored.
+// endings returns the signals that shut the program down: SIGINT, SIGTERM and SIGHUP. A terminal
+// sends SIGHUP when it closes. The program does not need SIGHUP to reload certificates, because
+// it reloads them without a signal. If SIGHUP is ignored, as under nohup, endings omits it.
 func endings() []os.Signal {
 	all := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) {

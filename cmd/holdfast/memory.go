@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// The Go garbage collector lets the heap double before it collects. In a busy node up to 200
-// MiB of the heap are live after a collection, mostly content in transfer, so the heap would
-// grow to 400 MiB. Near memoryLimit the runtime collects earlier. If more memory is live, the
-// limit is 150 % of the live memory, because otherwise the runtime would collect all the time.
+// The Go garbage collector by default lets the heap grow to twice the live memory. In a busy node
+// up to 200 MiB are live after a collection, mostly content in transfer, so the heap would grow
+// to 400 MiB. With memoryLimit, in bytes, the runtime collects earlier. If more memory is live,
+// limitMemory sets the limit to 150 % of the live memory, because otherwise the runtime would
+// collect permanently.
 const (
 	memoryLimit = 336 << 20
-	memoryEvery = time.Second
+	memoryEvery = time.Second // interval at which limitMemory adapts the limit
 	// liveHeap is the name of the runtime metric of the memory that was live after the last
 	// collection, in bytes.
 	liveHeap = "/gc/heap/live:bytes"
 )
 
-// limitMemory keeps the soft memory limit of the Go runtime adapted to the live memory until
-// ctx ends. If the environment sets GOMEMLIMIT, limitMemory changes nothing.
+// limitMemory sets the soft memory limit of the Go runtime to limitFor of the live memory, again
+// every memoryEvery, until ctx ends. If the environment sets GOMEMLIMIT, it does nothing.
 func limitMemory(ctx context.Context) {
 	before := debug.SetMemoryLimit(-1)
 	if before != math.MaxInt64 {
@@ -45,5 +46,6 @@ func limitMemory(ctx context.Context) {
 	}
 }
 
-// limitFor returns the soft memory limit for live bytes that are in use after a collection.
+// limitFor returns the soft memory limit in bytes if live bytes are in use after a garbage
+// collection.
 func limitFor(live uint64) int64 { return max(memoryLimit, int64(live+live/2)) }

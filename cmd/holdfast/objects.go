@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// readPlan has the flags of the command get for objects.
+// readPlan has the flags with which the command get reads objects.
 type readPlan struct {
 	verify bool
 	blake3 string
@@ -186,8 +186,8 @@ type objectRow struct {
 	ETag     string     `json:"etag,omitempty"`
 }
 
-// listObjects prints each object of a list when it arrives, so the memory does not grow with the
-// list.
+// listObjects prints each object when it arrives from the list. It does not collect them, so that
+// the memory does not grow with the number of objects.
 func (a *app) listObjects(list iter.Seq2[gateway.Object, error], asJSON bool) error {
 	out := bufio.NewWriter(a.stdout)
 	rows := 0
@@ -220,7 +220,7 @@ func (a *app) listObjects(list iter.Seq2[gateway.Object, error], asJSON bool) er
 	return out.Flush()
 }
 
-// removers is the number of objects that the command rm removes at once.
+// removers is the number of objects that the command rm removes concurrently.
 const removers = 16
 
 func (a *app) removeCommand() *cobra.Command {
@@ -280,7 +280,8 @@ bucket that keeps versions the old versions stay.`,
 	return cmd
 }
 
-// removeAll removes all objects with a prefix, and returns the number of removed objects.
+// removeAll removes all objects of list, after a confirmation if how asks for one. of is the
+// prefix of the objects, for the question. removed counts also removals that failed.
 func (a *app) removeAll(ctx context.Context, list func() iter.Seq2[gateway.Object, error], remove func(context.Context, string) error, of s3Target, how *removal) (removed int, err error) {
 	if a.asks(how) {
 		count, size := 0, int64(0)

@@ -10,15 +10,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 )
 
-// operator has the calls of commands to the node on this machine. Each call dials the node, and
-// fails with one clear line if no node runs on the data folder. A user is an e-mail address; an
-// empty one means the operator.
+// operator is the local API of the node on this machine, as commands use it. Each call connects
+// to the node, and returns an error of one line if no node runs on the data folder. A parameter
+// user is an e-mail address; an empty one means the operator.
 type operator interface {
 	Status(ctx context.Context) (client.Status, error)
 	Peers(ctx context.Context) ([]client.Peer, error)
 	Quorum(ctx context.Context) (client.Quorum, error)
-	// Leaving returns the effect of a removal. With count it also has the counts that need a
-	// scan of all roots.
+	// Leaving describes the effect of the removal of a member. Only with count the result has
+	// the numbers for which the node scans all roots.
 	Leaving(ctx context.Context, node string, count bool) (client.Leaving, error)
 	RemovePeer(ctx context.Context, node string, force bool) error
 	DrainPlan(ctx context.Context, node string) (client.DrainPlan, error)
@@ -59,17 +59,18 @@ type operator interface {
 	Pins(ctx context.Context, user string, f client.PinFilter) iter.Seq2[client.PinStatus, error]
 	PinsOf(ctx context.Context, user, cid, name string) ([]client.PinStatus, error) // the newest; an empty name means any
 	RemovePin(ctx context.Context, user, id string) error
-	// WaitPin waits until the pin is pinned or has failed, and returns it. It calls seen for
-	// each change before that.
+	// WaitPin waits until the pin is pinned or has failed, and returns it. Until then it calls
+	// seen for each change of the pin.
 	WaitPin(ctx context.Context, user, id string, seen func(client.PinStatus)) (client.PinStatus, error)
 
-	// Scrub verifies the node's blocks now and waits for repairs.
+	// Scrub verifies all blocks on the node and waits until damaged ones are repaired.
 	Scrub(ctx context.Context) (client.Scrubbed, error)
 
-	// AddContent imports a file. Its blocks are durable on the node until a lease ends.
+	// AddContent imports a file. The node deletes the blocks after some time unless a pin keeps
+	// them.
 	AddContent(ctx context.Context, r io.Reader) (client.Content, error)
-	// OpenContent returns a file and its size in bytes. With a user, it must be content that
-	// the user can read. If the transfer breaks off, body returns an error.
+	// OpenContent returns a file and its size in bytes. If user is not empty, the call fails
+	// unless that user may read the file. If the transfer ends early, body returns an error.
 	OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error)
 }
 

@@ -85,7 +85,7 @@ majority without it. In that case remove the dead members first.`,
 	return cmd
 }
 
-// leaves describes the effect of the removal of a member.
+// leaves returns lines of text that describe the effect of the removal of a member.
 func leaves(node *client.Leaving) []string {
 	lines := []string{fmt.Sprintf("This removes member %s (%s): %s, %s%s.", nameOf(&node.Peer), node.ID, node.Role, node.State,
 		map[bool]string{true: ", the leader of the cluster"}[node.Leader])}
@@ -99,7 +99,7 @@ func leaves(node *client.Leaving) []string {
 	return lines
 }
 
-// nameOf returns the name of a member for people.
+// nameOf returns the name of a member for messages, or "no name".
 func nameOf(p *client.Peer) string {
 	return printable(cmp.Or(p.Name, "no name"))
 }

@@ -67,7 +67,7 @@ given content again.`,
 	return cmd
 }
 
-// drains describes the effect of the drain of a member.
+// drains returns lines of text that describe the effect of draining a member.
 func drains(p *client.DrainPlan) []string {
 	lines := []string{
 		fmt.Sprintf("This drains member %s (%s): %s, %s.", nameOf(&p.Peer), p.ID, p.Role, p.State),
@@ -83,7 +83,8 @@ func drains(p *client.DrainPlan) []string {
 	return lines
 }
 
-// drainText tells what the command has done.
+// drainText returns the message of the command at its end. cancelled and waited are its flags
+// --cancel and --wait.
 func drainText(p *client.DrainPlan, cancelled, waited bool) string {
 	name := fmt.Sprintf("member %s (%s)", nameOf(&p.Peer), p.ID)
 	switch {
@@ -95,8 +96,8 @@ func drainText(p *client.DrainPlan, cancelled, waited bool) string {
 	return fmt.Sprintf("draining %s: %s move to the other members; holdfast peers drain %s --wait waits for the end", name, pluralOf(p.Roots, "root"), p.ID)
 }
 
-// drainLeft tells how much content is left on a member that is being drained, at which rate that gets
-// less, and for how long.
+// drainLeft returns a progress message for a drain: how much content is still on the member, at
+// which rate it moves away, and how much time is left.
 func drainLeft(p *client.DrainPlan) string {
 	text := fmt.Sprintf("%s left on %s", pluralOf(p.Roots, "root"), nameOf(&p.Peer))
 	d := p.Drain
@@ -123,11 +124,12 @@ func drainLeft(p *client.DrainPlan) string {
 }
 
 const (
-	drainPoll = time.Second      // between two looks at a drain
-	drainTold = 10 * time.Second // between two lines about it
+	drainPoll = time.Second      // interval at which waitDrained requests the state of a drain
+	drainTold = 10 * time.Second // interval of its progress messages
 )
 
-// waitDrained waits until a member holds nothing, and tells how far that is.
+// waitDrained waits until the member id stores no content, and prints progress messages. The
+// drain continues if ctx ends.
 func (a *app) waitDrained(ctx context.Context, o operator, id string) (plan client.DrainPlan, err error) {
 	ticker := time.NewTicker(drainPoll)
 	defer ticker.Stop()

@@ -92,8 +92,9 @@ is fetched again.`,
 	return cmd
 }
 
-// waitPinned waits until the pin is pinned and returns it. If the pin fails, or ctx ends, it
-// returns the last known pin and an error with the reason. The pin continues after ctx ends.
+// waitPinned waits until the pin is pinned and returns its last state. If the pin fails, or ctx
+// ends, it returns the last known state and an error with the reason. The node continues to fetch
+// the pin after ctx ends.
 func (a *app) waitPinned(ctx context.Context, o operator, user string, pin client.PinStatus) (client.PinStatus, error) {
 	bar := a.newSpinner(pin.Status)
 	last, err := o.WaitPin(ctx, user, pin.RequestID, func(p client.PinStatus) {
@@ -112,13 +113,15 @@ func (a *app) waitPinned(ctx context.Context, o operator, user string, pin clien
 	return pin, err
 }
 
-// pinStates are the states of a pin, in the order of its life.
+// pinStates are the states of a pin. A pin is queued first, then pinning, and ends as pinned or
+// failed.
 var pinStates = []string{"queued", "pinning", "pinned", "failed"}
 
-// nameMatches are the ways to compare names of the Pinning Service API.
+// nameMatches are the ways in which the Pinning Service API compares names.
 var nameMatches = []string{"exact", "iexact", "partial", "ipartial"}
 
-// checkFilter checks the flags of a filter of pins and completes the filter.
+// checkFilter validates the flags that select pins. It stores the split and parsed values in f.
+// meta are the values of --meta.
 func checkFilter(command string, f *client.PinFilter, meta []string) (err error) {
 	f.Statuses = words(f.Statuses)
 	for _, s := range f.Statuses {
@@ -142,7 +145,8 @@ func checkFilter(command string, f *client.PinFilter, meta []string) (err error)
 	return err
 }
 
-// metaPairs parses pairs of meta of the form key=value.
+// metaPairs parses values of --meta, which have the form key=value. It returns nil if there are
+// none.
 func metaPairs(command string, given []string) (meta map[string]string, err error) {
 	for _, pair := range given {
 		k, v, ok := strings.Cut(pair, "=")
@@ -223,8 +227,8 @@ func (a *app) pinListCommand() *cobra.Command {
 // defaultPinLimit is the default of --limit.
 const defaultPinLimit = 1000
 
-// listPins returns the first limit pins, or all of them if limit is 0. more reports whether there are
-// others.
+// listPins returns the first limit pins of all, or every pin if limit is 0. more reports whether
+// there are further pins.
 func listPins(all iter.Seq2[client.PinStatus, error], limit int) (pins []client.PinStatus, more bool, err error) {
 	for pin, err := range all {
 		switch {
@@ -238,7 +242,8 @@ func listPins(all iter.Seq2[client.PinStatus, error], limit int) (pins []client.
 	return pins, false, nil
 }
 
-// writePins writes a table of pins. It has a column of ends only if a pin has one.
+// writePins prints a table of pins. The table has the column UNTIL only if at least one pin
+// expires.
 func writePins(w io.Writer, p palette, pins []client.PinStatus) {
 	t := table{head: []string{"REQUEST ID", "STATUS", "CREATED", "CID", "NAME"}, states: 1}
 	ends := slices.ContainsFunc(pins, func(pin client.PinStatus) bool { return pin.Info["pinned_until"] != "" })
@@ -255,8 +260,9 @@ func writePins(w io.Writer, p palette, pins []client.PinStatus) {
 	t.write(w, p)
 }
 
-// printable replaces with ? what lets text, which may come from unknown users, control a terminal or
-// look like another text: control characters, and those that change the direction of writing.
+// printable replaces characters with ? that are dangerous in text of unknown origin: control
+// characters, which could control the terminal, and bidirectional control characters, which could
+// make the text look different from what it is.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {

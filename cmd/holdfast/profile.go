@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxToken is the largest token in bytes that a command reads from standard input.
+// maxToken is the maximum length of a token on standard input, in bytes.
 const maxToken = 16 << 10
 
 func (a *app) profileCommand() *cobra.Command {
@@ -70,8 +70,8 @@ reads it from standard input. To change or remove a profile, edit the file:
 	return cmd
 }
 
-// readToken asks for a token on a terminal. Without a terminal, readToken reads the first line of
-// standard input.
+// readToken reads the token of an API key. If standard input is a terminal, it asks the user and
+// hides the input. Otherwise it reads the first line of standard input.
 func (a *app) readToken(ctx context.Context) (token string, err error) {
 	if in, ok := a.terminalIn(); ok {
 		token, err = a.typedUnseen(ctx, in, "Token of an API key: ")
@@ -132,7 +132,7 @@ func (a *app) profileListCommand() *cobra.Command {
 	return cmd
 }
 
-// completeProfiles registers the names of profiles as completions of --profile.
+// completeProfiles makes shells offer the names of the profiles as values of --profile.
 func (a *app) completeProfiles(cmd *cobra.Command) {
 	mustComplete(cmd, "profile", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		path, err := config.ClientFile(a.environ)

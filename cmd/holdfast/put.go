@@ -77,7 +77,7 @@ type putObject struct {
 	Bucket string `json:"bucket"`
 	Key    string `json:"key"`
 	Size   int64  `json:"size"` // bytes
-	// ETag and BLAKE3 are absent with --encrypt, because the cluster knows only those of the
+	// ETag and BLAKE3 are absent with --encrypt, because the cluster computes them only for the
 	// ciphertext.
 	ETag   string `json:"etag,omitempty"`
 	BLAKE3 string `json:"blake3,omitempty"` // hex; absent if the cluster does not know it yet
@@ -121,7 +121,8 @@ func (a *app) put(ctx context.Context, c *gateway.Client, v *gateway.Vault, file
 		"%s", printable(to.String()))
 }
 
-// putStream uploads standard input, or a file that is a pipe.
+// putStream uploads standard input if file is "-", and otherwise a file that is not a regular
+// file, such as a pipe.
 func (a *app) putStream(ctx context.Context, c *gateway.Client, v *gateway.Vault, file string, to s3Target, options gateway.UploadOptions) (gateway.Object, error) {
 	in := interruptible(ctx, a.stdin)
 	if file != "-" {
@@ -146,7 +147,7 @@ func (a *app) putStream(ctx context.Context, c *gateway.Client, v *gateway.Vault
 	return c.Upload(ctx, to.bucket, to.key, in, options)
 }
 
-// counter is a reader that counts the bytes read through it.
+// counter is a reader that counts the bytes that it has read from another reader.
 type counter struct {
 	from io.Reader
 	n    int64
@@ -159,7 +160,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// regularSize returns the size of a file in bytes, and false if the file is not a regular file.
+// regularSize returns the size of a file in bytes. ok is false if path is "-" or not a regular
+// file.
 func regularSize(path string) (int64, bool) {
 	if path == "-" {
 		return 0, false
@@ -171,7 +173,8 @@ func regularSize(path string) (int64, bool) {
 	return info.Size(), true
 }
 
-// ensureBucket creates a bucket if asked is true, which is the flag --make-bucket.
+// ensureBucket creates a bucket unless it exists. It does nothing if asked, the value of the flag
+// --make-bucket, is false.
 func ensureBucket(ctx context.Context, c *gateway.Client, bucket string, asked bool) error {
 	if !asked {
 		return nil
@@ -182,13 +185,14 @@ func ensureBucket(ctx context.Context, c *gateway.Client, bucket string, asked b
 	return nil
 }
 
-// isNoBucket reports whether an error is that the bucket does not exist.
+// isNoBucket reports whether err means that the bucket does not exist.
 func isNoBucket(err error) bool {
 	refused := new(gateway.Error)
 	return errors.As(err, &refused) && refused.Code == "NoSuchBucket"
 }
 
-// hintBucket says how to create the bucket that an upload needs.
+// hintBucket adds to err the flag that creates the bucket, if err means that the bucket does not
+// exist.
 func hintBucket(err error, bucket string) error {
 	if isNoBucket(err) {
 		return fmt.Errorf("%w: --make-bucket creates %s", err, bucket)
@@ -196,7 +200,8 @@ func hintBucket(err error, bucket string) error {
 	return err
 }
 
-// journal returns the path of the journal for the upload of file to an object.
+// journal returns the path of the journal with which a later call can resume the upload of file
+// to an object.
 func (a *app) journal(to s3Target, file string) (string, error) {
 	path, err := filepath.Abs(file)
 	if err != nil {
@@ -205,8 +210,9 @@ func (a *app) journal(to s3Target, file string) (string, error) {
 	return a.statePath("uploads", to.String(), path)
 }
 
-// statePath returns the path below the folder kind at which a command keeps its state about some
-// names, such as those of a file and an object.
+// statePath returns the path of a state file of a command. The file is in the folder kind of the
+// state folder. Its name is a hash of names, which identify what the state is about, such as an
+// object and a file.
 func (a *app) statePath(kind string, names ...string) (string, error) {
 	state, err := config.StateDir(a.environ)
 	if err != nil {

@@ -19,17 +19,17 @@ import (
 const s3Scheme = "s3://"
 
 // clientMemory is the soft memory limit of the Go runtime in client commands, in bytes. An upload
-// of a stream holds 32 MiB. The process itself takes 30 MiB on top of the limit.
+// of a stream buffers 32 MiB. The process uses 30 MiB in addition to the limit.
 const clientMemory = 60 << 20
 
-// remote has the flags with which a client command reaches a cluster.
+// remote has the flags with which a client command finds a cluster and authenticates.
 type remote struct {
 	profile   string
 	endpoints []string
 	token     string
 }
 
-// remoteFlags adds the flags of a client command to cmd.
+// remoteFlags adds the flags of remote to cmd.
 func (a *app) remoteFlags(cmd *cobra.Command) *remote {
 	r := new(remote)
 	cmd.Flags().StringVar(&r.profile, "profile", "", "`name` of a profile, see holdfast profile --help (default $HOLDFAST_PROFILE)")
@@ -41,7 +41,9 @@ func (a *app) remoteFlags(cmd *cobra.Command) *remote {
 	return r
 }
 
-// remoteSettings returns the profile, where flags override its values.
+// remoteSettings returns the profile that the flags and the environment select, with the fields
+// that they override. A flag takes precedence over the environment, and the environment over the
+// file of profiles.
 func (a *app) remoteSettings(r *remote) (config.Profile, error) {
 	p, err := config.ClientProfile(r.profile, a.environ)
 	if errors.Is(err, config.ErrProfile) {
@@ -59,8 +61,8 @@ func (a *app) remoteSettings(r *remote) (config.Profile, error) {
 	return p, nil
 }
 
-// cluster returns a client of the cluster that the flags, the environment and the profile name. The
-// caller closes the client.
+// cluster returns a client of the cluster that the flags, the environment and the profile select.
+// The caller closes the client.
 func (a *app) cluster(cmd *cobra.Command, r *remote) (*gateway.Client, error) {
 	p, err := a.remoteSettings(r)
 	if err != nil {
@@ -69,7 +71,8 @@ func (a *app) cluster(cmd *cobra.Command, r *remote) (*gateway.Client, error) {
 	return a.clusterOf(cmd, p)
 }
 
-// clusterOf returns a client of the cluster of a profile. The caller closes the client.
+// clusterOf returns a client for the endpoints and the credentials in p. It returns a usageError
+// if p has no endpoint or no credentials. The caller closes the client.
 func (a *app) clusterOf(cmd *cobra.Command, p config.Profile) (*gateway.Client, error) {
 	if len(p.Endpoints) == 0 {
 		return nil, usagef("%s: no cluster is named: give --endpoint URL, set HOLDFAST_ENDPOINT, or run holdfast profile add", called(cmd))
@@ -90,16 +93,17 @@ func (a *app) clusterOf(cmd *cobra.Command, p config.Profile) (*gateway.Client, 
 	return c, err
 }
 
-// s3Target is a bucket, with a key or with a prefix of keys.
+// s3Target names a bucket and an object, or a bucket and a prefix of keys. An empty key means the
+// whole bucket.
 type s3Target struct{ bucket, key string }
 
 func (t s3Target) String() string { return s3Scheme + t.bucket + "/" + t.key }
 
-// isS3 reports whether an argument names a bucket or an object.
+// isS3 reports whether an argument names a bucket or an object, and not a local file.
 func isS3(arg string) bool { return strings.HasPrefix(arg, s3Scheme) }
 
-// parseS3 parses an argument of the form s3://BUCKET or s3://BUCKET/KEY. KEY has no
-// percent-encoding.
+// parseS3 parses an argument of the form s3://BUCKET or s3://BUCKET/KEY. It does not decode
+// percent-encoding in KEY.
 func parseS3(cmd *cobra.Command, arg string) (s3Target, error) {
 	rest, ok := strings.CutPrefix(arg, s3Scheme)
 	bucket, key, _ := strings.Cut(rest, "/")
@@ -114,8 +118,8 @@ func parseS3(cmd *cobra.Command, arg string) (s3Target, error) {
 	return s3Target{bucket, key}, nil
 }
 
-// parseObject parses an argument of the form s3://BUCKET/KEY. parseObject returns an error unless
-// the argument names one object.
+// parseObject parses an argument of the form s3://BUCKET/KEY. It returns a usageError if KEY is
+// empty or ends with a slash.
 func parseObject(cmd *cobra.Command, arg string) (s3Target, error) {
 	t, err := parseS3(cmd, arg)
 	if err == nil && (t.key == "" || strings.HasSuffix(t.key, "/")) {
@@ -124,8 +128,8 @@ func parseObject(cmd *cobra.Command, arg string) (s3Target, error) {
 	return t, err
 }
 
-// below returns the target for a file. If t is a bucket or ends in a slash, the name of the file is
-// appended, as cp does with a folder.
+// below returns the target for the upload of file. If t has no key, or a key that ends with a
+// slash, below appends the name of the file, as cp does with a folder. Otherwise it returns t.
 func (t s3Target) below(file string) (s3Target, error) {
 	if t.key != "" && !strings.HasSuffix(t.key, "/") {
 		return t, nil
@@ -140,8 +144,7 @@ func (t s3Target) below(file string) (s3Target, error) {
 	return s3Target{t.bucket, t.key + name}, nil
 }
 
-// clusterError turns a refusal that the arguments cause into an error of usage, and an interrupt by
-// a signal into a plain error.
+// clusterError returns errInterrupted if err is not nil and ctx has ended, and err otherwise.
 func clusterError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errInterrupted

@@ -73,8 +73,8 @@ environment, and the environment overrides the file.`,
 	return cmd
 }
 
-// writeTemplate creates the data folder and, in a new one, a settings file. All settings in
-// the file are comments, so it has no effect.
+// writeTemplate creates the data folder, and in it a settings file unless there is one. All
+// settings in the new file are comments, so it has no effect.
 func writeTemplate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -90,9 +90,9 @@ func writeTemplate(dir string) error {
 	})
 }
 
-// exposed returns the files with secrets in a data folder that other users of this machine
-// can read. The node only warns of them, because the mode of a secret in a container is
-// often fixed.
+// exposed returns the paths of those files with secrets in the data folder that other users of
+// this machine can read. The node only warns about them, because an operator often cannot change
+// the mode of a secret that is mounted into a container.
 func exposed(dir string, c config.Config, environ []string) (paths []string) {
 	folder, err := os.Stat(dir)
 	if err != nil {
@@ -113,12 +113,13 @@ func exposed(dir string, c config.Config, environ []string) (paths []string) {
 	return paths
 }
 
-// isSet reports whether a variable is in the environment, even if it is empty.
+// isSet reports whether environ contains the variable name, even with an empty value.
 func isSet(environ []string, name string) bool {
 	return slices.ContainsFunc(environ, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
-// newLogger returns a logger with the level and format of c, which config.Load has checked.
+// newLogger returns a logger that writes to w with the level and format of c. config.Load has
+// validated c.
 func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
@@ -131,13 +132,13 @@ func newLogger(w io.Writer, c config.Log) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// addresses has the identity and the listeners of a running node.
+// addresses has the facts about a running node that board prints.
 type addresses struct {
 	Name    string
 	ID      string
 	Public  []string // multiaddrs that end in /p2p/ID
 	Cluster []string
-	Pinning string // host:port; empty if it is off
+	Pinning string // host:port of the listener, as in the four fields below; empty if it is disabled
 	S3      string
 	Console string
 	Paid    string
@@ -146,7 +147,9 @@ type addresses struct {
 	Warning string // a problem of the cluster; empty if there is none
 }
 
-// board prints the addresses of the node and the next commands of an operator.
+// board prints the addresses of the node, and commands that the operator can run next, to
+// standard error. If the log format is JSON, it prints them only on a terminal, because a program
+// may read the log.
 func (a *app) board(c config.Config, where addresses) {
 	if c.Log.Format != "text" && !isTerminal(a.stderr) {
 		return
@@ -194,7 +197,8 @@ func (a *app) board(c config.Config, where addresses) {
 	a.say(a.stderr, "%s\n", b.String())
 }
 
-// link returns the URL of path at a listener, or "" if the listener is off.
+// link returns the URL of path at the listener hostPort, or "" if hostPort is empty. tls selects
+// https.
 func link(hostPort, path string, tls bool) string {
 	scheme := "http://"
 	switch {
@@ -206,7 +210,7 @@ func link(hostPort, path string, tls bool) string {
 	return scheme + hostPort + path
 }
 
-// shellQuote quotes text as one word of a POSIX shell.
+// shellQuote returns text as one word in the syntax of a POSIX shell, in quotes if necessary.
 func shellQuote(text string) string {
 	plain := func(r rune) bool {
 		return strings.ContainsRune("/._-+:@%,", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
@@ -217,7 +221,7 @@ func shellQuote(text string) string {
 	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
-// stopped reports whether err is the result of the end of ctx.
+// stopped reports whether err is a context.Canceled that the end of ctx caused.
 func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && errors.Is(err, context.Canceled)
 }

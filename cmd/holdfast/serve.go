@@ -19,16 +19,17 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Intervals of the wait for a node to become ready.
+// Times of the wait until a node is ready.
 const (
-	readyPoll = 50 * time.Millisecond
-	readyLate = 15 * time.Second // time after which the log says why the node is not ready
+	readyPoll = 50 * time.Millisecond // interval of the checks
+	readyLate = 15 * time.Second      // time after which welcome logs why the node is not ready
 )
 
-// health implements api.Health before and after the node is open.
+// health reports whether the node can serve requests. It implements api.Health also while there
+// is no open node yet, in which case node is nil.
 type health struct{ node atomic.Pointer[node.Node] }
 
-// errStarting is the error of Ready until the node is open.
+// errStarting is the error of health.Ready while there is no open node.
 var errStarting = errors.New("this node is starting and has not joined its cluster yet")
 
 // Ready implements api.Health.
@@ -39,17 +40,17 @@ func (h *health) Ready(context.Context) error {
 	return errStarting
 }
 
-// Pauses before the node restarts after it found its copy of the state to be bad. The pause
-// doubles from firstRebuild up to lastRebuild.
+// Pauses of serveOn before it restarts the node. The pause doubles with each restart, from
+// firstRebuild up to lastRebuild.
 const (
 	firstRebuild = time.Second
 	lastRebuild  = time.Minute
 )
 
-// serveOn serves until ctx ends or there is a permanent failure. If the node finds that its
-// copy of the state is bad, serveOn restarts it in the same process with a new copy. If the
-// node was removed from the cluster and has a join ticket, serveOn restarts it once so that it
-// joins again.
+// serveOn runs the node until ctx ends or the node fails permanently. It restarts the node in the
+// same process in two cases. If the node finds that its copy of the replicated state is bad, the
+// restarted node builds a new copy. If the cluster has removed the node, and c has join tickets,
+// serveOn restarts the node once, so that it joins again.
 func (a *app) serveOn(ctx context.Context, c config.Config) error {
 	processors, restore := moreProcessors(a.environ)
 	defer restore()
@@ -75,7 +76,8 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 	}
 }
 
-// surfacesOf returns the options of the API that do not need an open node.
+// surfacesOf returns those options of the API that do not need an open node. serve sets the
+// others after it has opened the node.
 func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
 	return api.Options{
 		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Console: c.Console.Listen, Paid: c.Paid.Listen, Admin: c.Admin.Listen, Folder: c.Data,
@@ -89,7 +91,7 @@ func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *pr
 	}
 }
 
-// termsOf returns the conditions of the paid gateway.
+// termsOf returns the prices and limits of the paid gateway in the form of package api.
 func termsOf(p *config.Paid) api.PaidTerms {
 	asset, _ := p.Terms() // the settings were checked
 	return api.PaidTerms{
@@ -99,7 +101,7 @@ func termsOf(p *config.Paid) api.PaidTerms {
 	}
 }
 
-// ratesOf returns the rate limits of one API.
+// ratesOf returns the rate limits of one API in the form of package api.
 func ratesOf(r config.Rates) api.Rates {
 	return api.Rates{
 		Account: api.Rate{PerSecond: r.AccountRate, Burst: r.AccountBurst},
@@ -107,9 +109,10 @@ func ratesOf(r config.Rates) api.Rates {
 	}
 }
 
-// serve opens the API and a node, and runs both until ctx ends. While the node opens and joins
-// a cluster, the API answers only health checks. At the end the API first drains its requests.
-// The node ends after that and hands leadership over.
+// serve starts the API and then the node, and runs both until ctx ends or one of them fails.
+// Until the node is open, the API answers only health checks. At the end the API first completes
+// its running requests. Only then the node stops; if it is the leader, it hands leadership to
+// another member.
 func (a *app) serve(ctx context.Context, c config.Config, processors int) (err error) {
 	var recent activity.Log
 	logger := slog.New(recent.Handler(newLogger(a.stderr, c.Log).Handler()))
@@ -185,7 +188,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 	return g.Wait()
 }
 
-// tellEnd logs why a node that served has ended.
+// tellEnd logs why the node ended: err, or the cause of the end of ctx if err is nil.
 func tellEnd(ctx context.Context, logger *slog.Logger, err error) {
 	if err != nil {
 		logger.ErrorContext(ctx, "stopped", "reason", err)
@@ -204,8 +207,8 @@ func (a *app) openNode(ctx context.Context, c config.Config, processors int, met
 	})
 }
 
-// welcome prints the board when the node is ready. If that takes longer than readyLate, it
-// logs the reason once.
+// welcome waits until the node is ready, and then prints its addresses with board. If the node is
+// not ready after readyLate, welcome logs the reason once.
 func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listening api.Addrs, logger *slog.Logger) {
 	begun := time.Now()
 	tick := time.NewTicker(readyPoll)
@@ -243,11 +246,12 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	})
 }
 
-// ignoredJoin is the warning for a node that was to join a cluster and has one of its own.
+// ignoredJoin is the warning for a node with the flag --join that did not join, because its data
+// folder already belongs to a cluster of one member.
 const ignoredJoin = "this node is the only member of a cluster of its own, so --join was ignored: to join another cluster, start with an empty data folder"
 
-// warningOf returns what a board warns of in a cluster of so many members, or "". join has the
-// values of --join.
+// warningOf returns the warning that board prints, or "". members is the size of the cluster,
+// join the values of --join, and twoVotes the warning for a cluster of two members.
 func warningOf(members int, join []string, twoVotes string) string {
 	switch {
 	case members == 1 && len(join) > 0:

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// sharePage is the path of the page of the console that opens links.
+// sharePage is the path of the page of the web console that opens share links.
 const sharePage = "/shared"
 
 func (a *app) shareCommand() *cobra.Command {
@@ -26,14 +26,15 @@ func (a *app) shareCommand() *cobra.Command {
 		a.shareCreateCommand(), a.shareOpenCommand(), a.shareListCommand(), a.shareRevokeCommand())
 }
 
-// sharePlan has the flags of the command share create.
+// sharePlan has the flags of the command share create. The last three fields are the parsed
+// flags.
 type sharePlan struct {
 	to                        []string
 	link, whole               bool
 	readOnly, readWrite, full bool
 	expires, name, console    string
 	json                      bool
-	recipients                []*seal.PublicIdentity // nil is a link
+	recipients                []*seal.PublicIdentity // a nil entry is a link that anybody can open
 	end                       time.Time
 	permissions               seal.Permissions
 }
@@ -114,7 +115,8 @@ of the whole bucket, but still reads the shared folder alone.`,
 	return cmd
 }
 
-// check parses the flags.
+// check validates the flags and stores the parsed ones in plan. It returns a usageError if they
+// are invalid.
 func (plan *sharePlan) check(cmd *cobra.Command, now time.Time) error {
 	if len(plan.to) == 0 && !plan.link {
 		return usagef("%s: give --to hfid1-... for somebody with an identity, or --link for whoever has the link (see %s --help)", called(cmd), cmd.CommandPath())
@@ -154,18 +156,19 @@ func (plan *sharePlan) check(cmd *cobra.Command, now time.Time) error {
 	return nil
 }
 
-// Reasons for which checkConsole refuses a URL.
+// Reasons for which checkConsole rejects a URL.
 var (
 	errNoConsole     = errors.New("it is not a URL such as https://console.example.org")
 	errConsolePath   = errors.New("give the address of the console alone, without a path: " + sharePage + " is added")
 	errConsoleSecure = errors.New("a browser decrypts only on a page with https, or on this machine")
 )
 
-// hostName is a name of a host, or an IPv4 address.
+// hostName matches a host name or an IPv4 address.
 var hostName = regexp.MustCompile(`(?i)^([a-z0-9_]([a-z0-9_-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?\.?$`)
 
-// checkConsole returns an error unless text is the address of a console, on whose page a browser can
-// open links.
+// checkConsole returns an error unless text is the URL of a web console on which a browser can
+// open share links: a host without a path. The scheme is https, or http for a console on this
+// machine, because browsers offer cryptography only to such pages.
 func checkConsole(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.ForceQuery || strings.Contains(text, "#") || u.User != nil {
@@ -187,13 +190,14 @@ func checkConsole(text string) error {
 	return nil
 }
 
-// errNoEnd rejects an end of a share that is not a time.
+// errNoEnd is the error for a value of --expires that is neither a time nor a duration.
 var errNoEnd = errors.New("it is neither a time from now such as 12h or 7d, nor an end such as 2027-01-31 or 2027-01-31T12:00:00Z")
 
 var errEnded = errors.New("the share would end before it begins")
 
-// endOf returns the end of a share. text is a time from now on, a date, which is the midnight at its
-// beginning in the local time zone, or a time of RFC 3339.
+// endOf parses the value of --expires and returns the time at which the share ends. text is a
+// duration from now on, a time of RFC 3339, or a date. A date means the beginning of that day in
+// the local time zone. It returns errEnded for a time that is not after now.
 func endOf(text string, now time.Time) (time.Time, error) {
 	var span spanFlag
 	end, err := time.Parse(time.RFC3339, text)
@@ -212,7 +216,8 @@ func endOf(text string, now time.Time) (time.Time, error) {
 	return end.Truncate(time.Second), nil
 }
 
-// madeShare is one share in the output of share create --json.
+// madeShare describes a new share in the output of share create --json, and in the record that
+// this machine stores of it.
 type madeShare struct {
 	ID        string     `json:"share_id"`
 	Bucket    string     `json:"bucket"`
@@ -227,8 +232,9 @@ type madeShare struct {
 	Link      string     `json:"link,omitempty"` // a secret; absent in the record of this machine
 }
 
-// share makes a share for each recipient and prints their links. If a later share fails, the links
-// of the earlier ones are printed.
+// share creates a share of the folder or file of for each recipient in plan, and prints the
+// links. If it cannot create one of them, it still prints the links of those before it and
+// returns the error.
 func (a *app) share(cmd *cobra.Command, v *gateway.Vault, id *seal.Identity, of s3Target, plan *sharePlan) error {
 	made := []madeShare{}
 	var failed error
@@ -268,7 +274,8 @@ func (a *app) share(cmd *cobra.Command, v *gateway.Vault, id *seal.Identity, of 
 	return failed
 }
 
-// notShared says in the words of the command why a share was not made.
+// notShared returns err, with a clear text if the reason is that of names no encrypted folder or
+// file.
 func notShared(err error, of s3Target) error {
 	if errors.Is(err, gateway.ErrNotFound) && !isNoBucket(err) {
 		return fmt.Errorf("%s is neither an encrypted folder nor an encrypted file: %w", printable(of.String()), err)
@@ -276,7 +283,8 @@ func notShared(err error, of s3Target) error {
 	return err
 }
 
-// explainLink says on standard error who can open a link, and how.
+// explainLink prints on standard error who can open the link of a share, until when, and how.
+// page is the console page in the link, or "" if a browser cannot open the link.
 func (a *app) explainLink(m *madeShare, page string) {
 	until := "until you revoke it"
 	if m.Expires != nil {
@@ -297,13 +305,14 @@ func (a *app) explainLink(m *madeShare, page string) {
 	a.say(a.stderr, "This link is a secret: whoever has it can open %s, %s, %s.\n", what, until, how)
 }
 
-// place returns the shared folder or file in the form of arguments.
+// place returns the shared folder or file as s3://BUCKET/PATH.
 func (m *madeShare) place() string { return s3Scheme + m.Bucket + m.Path }
 
-// shareID is an id of a share.
+// shareID matches the id of a share.
 var shareID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// permissionsText returns permissions as words that are separated by commas.
+// permissionsText returns permissions as words separated by commas, such as read,write, or "-"
+// for none.
 func permissionsText(read, write, remove bool) string {
 	g := seal.Permissions{Read: read, Write: write, Delete: remove}
 	var words []string
@@ -315,7 +324,8 @@ func permissionsText(read, write, remove bool) string {
 	return orDash(strings.Join(words, ","))
 }
 
-// parseBucket parses an argument of the form s3://BUCKET.
+// parseBucket parses an argument of the form s3://BUCKET and returns the bucket. It returns a
+// usageError if the argument has a key.
 func parseBucket(cmd *cobra.Command, arg string) (string, error) {
 	t, err := parseS3(cmd, arg)
 	if err == nil && t.key != "" {
@@ -375,7 +385,8 @@ shared folder. To change the keys as well, see holdfast rewrap.`,
 	return cmd
 }
 
-// shareNamed returns the bucket and the id of the share that the arguments of share revoke name.
+// shareNamed returns the bucket and the id of the share to revoke. args are either a share link,
+// or the id and the bucket.
 func (a *app) shareNamed(cmd *cobra.Command, args []string) (bucket, id string, err error) {
 	if len(args) == 1 {
 		link, err := a.readLink(cmd, args[0])

@@ -15,8 +15,8 @@ type shareRow struct {
 	ID        string     `json:"share_id"`
 	Bucket    string     `json:"bucket"`
 	Name      string     `json:"name,omitempty"`
-	Path      string     `json:"path,omitempty"`      // absent if another machine made the share
-	Recipient string     `json:"recipient,omitempty"` // absent for a link, and if another machine made the share
+	Path      string     `json:"path,omitempty"`      // absent if another machine created the share
+	Recipient string     `json:"recipient,omitempty"` // absent for a link, and if another machine created the share
 	Read      bool       `json:"read"`
 	Write     bool       `json:"write"`
 	Delete    bool       `json:"delete"`
@@ -86,8 +86,8 @@ this machine.`,
 	return cmd
 }
 
-// sharesIn returns the shares of a bucket, or with "" those of all buckets of the account. A bucket
-// that is deleted meanwhile has no shares.
+// sharesIn returns the shares of a bucket. If bucket is "", it returns the shares of all buckets
+// of the account, and ignores a bucket that is deleted in the meantime.
 func sharesIn(ctx context.Context, c *gateway.Client, bucket string) iter.Seq2[gateway.Share, error] {
 	if bucket != "" {
 		return c.Shares(ctx, bucket)
@@ -111,7 +111,7 @@ func sharesIn(ctx context.Context, c *gateway.Client, bucket string) iter.Seq2[g
 	}
 }
 
-// tellShares prints shares as a table, and says why a path is not known.
+// tellShares prints shares as a table. If a path is unknown, it explains why below the table.
 func (a *app) tellShares(rows []shareRow) {
 	t := table{head: []string{"SHARE", "STATE", "PERMISSIONS", "EXPIRES", "OF", "RECIPIENT", "NAME"}, states: -1}
 	unknown := false
@@ -134,7 +134,8 @@ func (a *app) tellShares(rows []shareRow) {
 	}
 }
 
-// shortIdentity returns the beginning of a share identity of 97 characters.
+// shortIdentity returns the first characters of a share identity for a table. A whole one has 97
+// characters.
 func shortIdentity(identity string) string {
 	const shown = len("hfid1-") + 8
 	if len(identity) <= shown {
@@ -143,7 +144,7 @@ func shortIdentity(identity string) string {
 	return identity[:shown] + "…"
 }
 
-// orUnknown returns a path, or a mark for an empty path.
+// orUnknown returns path, or "/?" if path is empty because this machine does not know it.
 func orUnknown(path string) string {
 	if path == "" {
 		return "/?"
@@ -151,7 +152,7 @@ func orUnknown(path string) string {
 	return path
 }
 
-// listAllShares prints the shares of all accounts.
+// listAllShares prints the shares of all accounts, which it requests from the operator API.
 func (a *app) listAllShares(ctx context.Context, asJSON bool) error {
 	o, err := a.operator()
 	if err != nil {
@@ -188,7 +189,7 @@ func (a *app) rowOf(s *gateway.Share, now time.Time) shareRow {
 	return row
 }
 
-// orDash returns text, or a dash for an empty text, so that each row of a table has all columns.
+// orDash returns text, or "-" if text is empty, so that no cell of a table is empty.
 func orDash(text string) string {
 	if text == "" {
 		return "-"

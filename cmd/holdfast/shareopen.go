@@ -17,10 +17,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxLink is the largest link in bytes that a command reads from standard input.
+// maxLink is the maximum length of a share link on standard input, in bytes.
 const maxLink = 64 << 10
 
-// errRevoked is all that a recipient needs to know of a credential that the nodes refuse.
+// errRevoked is the error if the nodes reject the credential in a share link. The recipient needs
+// no further details.
 var errRevoked = fmt.Errorf("%w: ask the owner for a new link", gateway.ErrRevoked)
 
 // openPlan has the flags of the command share open.
@@ -98,8 +99,9 @@ sent you the link.
 	return cmd
 }
 
-// readLink parses a link or a token. With - as text, readLink asks for the link on a terminal, or
-// reads the first line of standard input.
+// readLink parses a share link, or a share token, which gets an empty access credential. If text
+// is "-", readLink first reads the link from the terminal with hidden input, or from the first
+// line of standard input.
 func (a *app) readLink(cmd *cobra.Command, text string) (*seal.Link, error) {
 	if text == "-" {
 		var err error
@@ -131,7 +133,10 @@ func (a *app) readLink(cmd *cobra.Command, text string) (*seal.Link, error) {
 	return link, nil
 }
 
-// openLink verifies the token of a link and opens its key.
+// openLink verifies the signature of a share link and decrypts its key. from is the expected
+// share identity of the owner, in text form. It is required for a link to a single recipient,
+// whose key openLink decrypts with the identity of the user. For a link that anybody can open it
+// may be "".
 func (a *app) openLink(cmd *cobra.Command, r *remote, s *sealing, link *seal.Link, from string) (*seal.Grant, error) {
 	var known []seal.PublicIdentity
 	if from != "" {
@@ -160,9 +165,10 @@ func (a *app) openLink(cmd *cobra.Command, r *remote, s *sealing, link *seal.Lin
 	return link.Token.Open(id, time.Now(), known...)
 }
 
-// clusterOfLink returns a client with the credential of a link, or with that of the profile. The
-// credential of the profile goes only to the endpoints of the profile, because anybody can write
-// endpoints into a link.
+// clusterOfLink returns a client that uses the access credential in the link. If the link has
+// none, the client uses the credentials and the endpoints of the profile, and never the endpoints
+// in the link: anybody can write endpoints into a link, and would then receive the user's
+// credentials.
 func (a *app) clusterOfLink(cmd *cobra.Command, r *remote, link *seal.Link) (*gateway.Client, error) {
 	if link.Access == "" {
 		return a.cluster(cmd, r)
@@ -181,7 +187,8 @@ func (a *app) clusterOfLink(cmd *cobra.Command, r *remote, link *seal.Link) (*ga
 	return a.clusterOf(cmd, p)
 }
 
-// opened is a share that the command share open has opened.
+// opened is a verified and decrypted share, with what the command share open needs to read and
+// change its files.
 type opened struct {
 	app    *app
 	cmd    *cobra.Command
@@ -191,10 +198,11 @@ type opened struct {
 	client *gateway.Client
 }
 
-// scope returns the shared folder or file as a name in the Vault.
+// scope returns the path of the shared folder or file in the Vault, without a leading slash. ""
+// is the whole bucket.
 func (o *opened) scope() string { return strings.TrimPrefix(o.grant.Scope(), "/") }
 
-// folder reports whether a folder is shared.
+// folder reports whether the share is of a folder and not of a single file.
 func (o *opened) folder() bool {
 	_, ok := o.grant.FolderKey()
 	return ok
@@ -274,7 +282,8 @@ func (o *opened) list(ctx context.Context) error {
 	return nil
 }
 
-// change uploads and removes files of the shared folder.
+// change uploads the files of --put into the shared folder, and then removes those of --rm from
+// it.
 func (o *opened) change(ctx context.Context) error {
 	type done struct {
 		Action string `json:"action"`
@@ -316,8 +325,8 @@ func (o *opened) change(ctx context.Context) error {
 	return nil
 }
 
-// below returns a name in the shared folder as a name in the Vault. Dot segments stay, so that the
-// Vault refuses them.
+// below returns the path in the Vault of a file in the shared folder. It does not clean name, so
+// that the Vault rejects a name with the segment "..".
 func (o *opened) below(name string) string {
 	if o.scope() == "" {
 		return name

@@ -10,7 +10,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/config"
 )
 
-// recordOf returns the path of the record of a share that this machine made.
+// recordOf returns the path of the file in which this machine stores the record of the share id.
+// The nodes do not know the path and the recipient of a share, so share ls reads them from the
+// record.
 func (a *app) recordOf(id string) (string, error) {
 	state, err := config.StateDir(a.environ)
 	if err != nil {
@@ -19,7 +21,7 @@ func (a *app) recordOf(id string) (string, error) {
 	return filepath.Join(state, "shares", id+".json"), nil
 }
 
-// remember writes the record of a share, without its link.
+// remember stores the record of a share that this machine has created, without the secret link.
 func (a *app) remember(m madeShare) error {
 	m.Link = ""
 	path, err := a.recordOf(m.ID)
@@ -36,7 +38,8 @@ func (a *app) remember(m madeShare) error {
 	return os.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// remembered returns the record of a share, and false if this machine has none that can be read.
+// remembered returns the record of the share id. ok is false if this machine has no readable
+// record.
 func (a *app) remembered(id string) (m madeShare, ok bool) {
 	path, err := a.recordOf(id)
 	if err != nil || !shareID.MatchString(id) {
@@ -46,7 +49,7 @@ func (a *app) remembered(id string) (m madeShare, ok bool) {
 	return m, err == nil && json.Unmarshal(text, &m) == nil
 }
 
-// forget removes the record of a share, if there is one.
+// forget deletes the record of the share id, if there is one.
 func (a *app) forget(id string) error {
 	path, err := a.recordOf(id)
 	if err != nil || !shareID.MatchString(id) {

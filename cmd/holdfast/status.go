@@ -56,8 +56,8 @@ prints the status in that case too.`,
 	return cmd
 }
 
-// quorumOf returns the quorum as the node sees it. A node of an older release does not report a
-// quorum; in that case the cluster counts as writable if there is a leader.
+// quorumOf returns the quorum that the node reports. A node of an older release cannot report it;
+// quorumOf then calls the cluster writable if s has a leader.
 func quorumOf(ctx context.Context, o operator, s *client.Status) (client.Quorum, error) {
 	q, err := o.Quorum(ctx)
 	var refused *client.Error
@@ -67,7 +67,8 @@ func quorumOf(ctx context.Context, o operator, s *client.Status) (client.Quorum,
 	return q, err
 }
 
-// writeVotes writes a line if the cluster cannot write or has a warning about its votes.
+// writeVotes prints a line if the cluster cannot write or has a warning about its votes, and
+// nothing otherwise.
 func writeVotes(w io.Writer, p palette, q *client.Quorum) {
 	switch {
 	case !q.Writable:
@@ -77,7 +78,7 @@ func writeVotes(w io.Writer, p palette, q *client.Quorum) {
 	}
 }
 
-// writeStatus writes the status as text.
+// writeStatus prints the status of the cluster for users.
 func writeStatus(w io.Writer, p palette, s client.Status) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 	leader := p.red("no leader")
@@ -120,7 +121,8 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	say("\n")
 }
 
-// count formats a number of pins in a state, in colour if there are any.
+// count returns a number of pins with the name of their state. It colours pinned and failed
+// unless the number is 0.
 func (p palette) count(name string, n uint64) string {
 	text := strconv.FormatUint(n, 10) + " " + name
 	switch {
@@ -132,10 +134,11 @@ func (p palette) count(name string, n uint64) string {
 	return text
 }
 
-// unknown is the text in a table for a figure that the member has not reported yet.
+// unknown is the text in the table of members for a value that the member has not reported yet.
 const unknown = "-"
 
-// writePeers writes the members as a table. It marks this node and the leader.
+// writePeers prints a table of the members. An asterisk marks this node, and the role leader
+// marks the leader.
 func writePeers(w io.Writer, p palette, s *client.Status) {
 	t := table{
 		head:   []string{"", "NAME", "ROLE", "STATE", "PINS", "USED", "FREE", "QUEUE", "VERSION", "ID"},
@@ -168,14 +171,15 @@ func writePeers(w io.Writer, p palette, s *client.Status) {
 	t.write(w, p)
 }
 
-// idTail is the number of characters at the end of an id that people need to tell nodes apart.
+// idTail is the number of characters at the end of a node id that status shows. They are enough
+// to distinguish nodes.
 const idTail = 6
 
 func tail(id string) string { return id[max(0, len(id)-idTail):] }
 
 func plural(n int, what string) string { return pluralOf(uint64(n), what) }
 
-// pluralOf formats a number with commas and the noun that it counts.
+// pluralOf returns n and the noun what, with an s unless n is 1, such as "1,024 pins".
 func pluralOf(n uint64, what string) string {
 	if n == 1 {
 		return "1 " + what

@@ -116,14 +116,15 @@ type syncReport struct {
 	Changes   []syncChange `json:"changes,omitempty"` // present only with --dry-run or --verbose
 }
 
-// syncChange is one change in the list of a syncReport.
+// syncChange is one file that a sync has changed, or would change with --dry-run.
 type syncChange struct {
 	Action string `json:"action"`
 	Path   string `json:"path"`
 	Size   int64  `json:"size"` // bytes
 }
 
-// syncSide is the cluster side of a sync, with or without encryption.
+// syncSide transfers a folder of this machine to the cluster and back. plainSide does it without
+// encryption, vaultSide with it.
 type syncSide interface {
 	push(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error)
 	pull(ctx context.Context, dir string, o gateway.SyncOptions) (gateway.SyncResult, error)
@@ -188,7 +189,7 @@ func (a *app) sync(ctx context.Context, side syncSide, dir string, at s3Target, 
 		verb, result.Copied, humanBytes(result.Bytes), result.Deleted, result.Unchanged, result.Skipped, result.Failed))
 }
 
-// watcher shows the progress of a sync.
+// watcher shows the progress of a sync and collects its report.
 type watcher struct {
 	app  *app
 	plan *syncPlan

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/term"
 )
 
-// isTerminal reports whether w is a terminal, so that a person may be watching.
+// isTerminal reports whether w is a terminal. Output for users, such as a progress bar, is only
+// for terminals.
 func isTerminal(w io.Writer) bool {
 	if o, ok := w.(*output); ok {
 		w = o.Writer
@@ -22,11 +23,11 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// palette colours text if it is true, and returns text unchanged if it is false.
+// palette adds terminal colours to text if it is true, and returns text unchanged if it is false.
 type palette bool
 
-// paletteOf returns a palette that colours if w is a terminal and the environment has neither
-// NO_COLOR nor TERM=dumb.
+// paletteOf returns the palette for w. It colours text if w is a terminal and environ has neither
+// a NO_COLOR that is not empty nor TERM=dumb.
 func paletteOf(w io.Writer, environ []string) palette {
 	refused := slices.ContainsFunc(environ, func(entry string) bool {
 		value, found := strings.CutPrefix(entry, "NO_COLOR=")
@@ -49,7 +50,8 @@ func (p palette) green(text string) string  { return p.paint("32", text) }
 func (p palette) yellow(text string) string { return p.paint("33", text) }
 func (p palette) cyan(text string) string   { return p.paint("36", text) }
 
-// state colours the state of a pin or a node by its severity.
+// state colours the state of a pin or a member by its severity. padded may have spaces around the
+// state.
 func (p palette) state(padded string) string {
 	switch strings.TrimSpace(padded) {
 	case "pinned", "alive":
@@ -66,8 +68,8 @@ func (p palette) state(padded string) string {
 type table struct {
 	head []string
 	rows [][]string
-	// right has the columns of numbers, which are aligned to the right. states is the column of
-	// states, which is coloured; -1 means none.
+	// right has the indexes of the columns that are aligned to the right, as numbers are. states
+	// is the index of the column whose cells palette.state colours; -1 means none.
 	right  []int
 	states int
 }
@@ -110,10 +112,11 @@ func (t *table) write(w io.Writer, p palette) {
 	}
 }
 
-// byteUnits are powers of 1024.
+// byteUnits are the units of humanBytes. Each one is 1024 times the unit before it.
 var byteUnits = []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
-// humanBytes writes n with at most three digits and a unit.
+// humanBytes returns a number of bytes with a unit, such as 9.8 MiB, rounded to about three
+// digits.
 func humanBytes[N int | int64 | uint64](n N) string {
 	value, unit := float64(n), 0
 	for value >= 1000 && unit < len(byteUnits)-1 {
@@ -134,7 +137,7 @@ func sizeFor(w io.Writer, n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// humanTime writes d in seconds for people.
+// humanTime returns a duration rounded for users, such as 3.2 ms, 1.5 s or 2m10s.
 func humanTime(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:
@@ -150,15 +153,16 @@ func humanTime(d time.Duration) string {
 // redrawEvery is the shortest interval between two updates of a progress bar.
 const redrawEvery = 100 * time.Millisecond
 
-// newBar returns a progress bar for size bytes on standard error. If standard error is no
-// terminal, the bar shows nothing. A size of -1 means that the size is not known, and a size of 0 that
-// the caller sets it later.
+// newBar returns a progress bar on standard error for a transfer of size bytes. It shows nothing
+// if standard error is not a terminal. With size -1 the total is unknown. With size 0 the caller
+// sets the total later.
 func (a *app) newBar(size int64, what string) *progressbar.ProgressBar {
 	return a.progress(size, what, progressbar.OptionShowBytes(true), progressbar.OptionUseIECUnits(true),
 		progressbar.OptionSetPredictTime(size >= 0))
 }
 
-// newSpinner returns a progress indicator for work that has a state but no known size.
+// newSpinner returns a progress indicator for work of unknown size. The caller describes the
+// state of the work with Describe.
 func (a *app) newSpinner(what string) *progressbar.ProgressBar {
 	return a.progress(-1, what, progressbar.OptionSetElapsedTime(true))
 }
@@ -176,5 +180,6 @@ func (a *app) progress(size int64, what string, more ...progressbar.Option) *pro
 	)...)
 }
 
-// spinner is the progress library's number for a small rotating circle of dots.
+// spinner is the number of the animation in the progress library: a small rotating circle of
+// dots.
 const spinner = 14

@@ -11,34 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stopWithin is the longest time that typist waits until a signal has stopped this process.
+// stopWithin is the longest time that send waits for a signal to stop this process.
 const stopWithin = time.Second
 
-// typist hides the text that a user types at the prompts of a command. The zero value is ready
-// for use; the owner closes it.
+// typist hides what a user types at the prompts of a command. The zero value is ready for use.
+// The owner calls close at the end.
 type typist struct {
 	signals chan os.Signal // nil before the first prompt
 	ended   chan struct{}  // closed when the goroutine that reads signals ends
 
-	// mu guards unseen. It is held while this process is stopped, so that only one goroutine
-	// changes the terminal at a time.
+	// mu guards unseen and the settings of the terminal. A goroutine also holds it while a signal
+	// stops this process.
 	mu     sync.Mutex
 	unseen *unseen // nil if no input is hidden
 }
 
-// unseen is a terminal that does not show the text that a user types.
+// unseen is a terminal that currently does not echo what the user types.
 type unseen struct {
 	fd          int
-	was, hidden *unix.Termios
-	prompt      func()
+	was, hidden *unix.Termios // settings before hide, and settings without echo
+	prompt      func()        // prints the prompt
 }
 
-// hide stops a terminal from showing what the user types until restore is called. The settings
-// of the terminal are changed when hide returns, and restored when restore returns, so an
-// interruption in between leaves the terminal as it was. Before Ctrl-Z or Ctrl-\ takes effect,
-// the terminal is restored too. hide calls prompt after the input is hidden. prompt is called
-// again whenever a shell continues the stopped process, because the terminal has discarded the
-// typed text.
+// hide turns off the echo of a terminal and then calls prompt. The caller calls restore to turn
+// the echo on again. Both change the terminal before they return, so the caller can rely on the
+// state even if a signal arrives. Before Ctrl-Z stops this process, or Ctrl-\ ends it, the typist
+// restores the terminal for the shell. When the shell continues this process, the typist turns
+// off the echo and calls prompt again, because the terminal has discarded the typed text.
 func (t *typist) hide(terminal *os.File, prompt func()) (restore func() error, err error) {
 	t.watch()
 	fd := int(terminal.Fd())
@@ -68,9 +67,9 @@ func (t *typist) hide(terminal *os.File, prompt func()) (restore func() error, e
 
 func (u *unseen) set(to *unix.Termios) error { return unix.IoctlSetTermios(u.fd, setTermios, to) }
 
-// watch passes the signals that stop this process, or end it with a dump, to undergo. It
-// continues after the prompt, because the Go runtime drops each SIGTSTP once the process has
-// asked for that signal.
+// watch starts a goroutine that passes SIGTSTP, SIGQUIT and SIGCONT to undergo. The goroutine
+// runs until close, also after the prompt: once a process has asked for SIGTSTP, the Go runtime
+// no longer stops the process on that signal.
 func (t *typist) watch() {
 	if t.signals != nil {
 		return
@@ -85,8 +84,9 @@ func (t *typist) watch() {
 	}()
 }
 
-// undergo restores the terminal and lets a signal take effect. When this process continues,
-// undergo hides the input again.
+// undergo handles a signal that this process has received. It restores the terminal, and then
+// lets the signal stop or end this process. When this process continues, undergo hides the input
+// and shows the prompt again.
 func (t *typist) undergo(s os.Signal) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +108,8 @@ func (t *typist) undergo(s os.Signal) {
 	}
 }
 
-// send sends this process a signal that stops or ends it. It returns when the process
-// continues.
+// send sends this process the signal s, which stops or ends it. It returns when the process
+// continues, or after stopWithin if the signal has not stopped it.
 func (t *typist) send(s unix.Signal) {
 	if err := unix.Kill(unix.Getpid(), s); err != nil {
 		return

@@ -2,5 +2,5 @@
 
 package main
 
-// ownFiles does nothing on systems whose files have no such mode.
+// ownFiles does nothing, because files on this system have no Unix permissions.
 func ownFiles() {}

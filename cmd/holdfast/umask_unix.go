@@ -4,6 +4,6 @@ package main
 
 import "syscall"
 
-// ownFiles sets the umask of the process so that only its user can read new files. This
-// includes files of libraries that ask for the mode 0644.
+// ownFiles sets the umask of the process so that only its user can read files that the process
+// creates. This also applies to files that libraries create with mode 0644.
 func ownFiles() { syscall.Umask(0o077) }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxPassword is the maximum length of a password in bytes, without the end of its line.
+// maxPassword is the maximum length of a password in bytes.
 const maxPassword = 1 << 10
 
 func (a *app) userCommand() *cobra.Command {
@@ -56,7 +56,8 @@ keys, which holdfast key create makes.`,
 	return cmd
 }
 
-// readPassword returns the first line of r as a password.
+// readPassword returns the first line of r as a password. It returns an error if the line is
+// empty or checkPassword rejects it.
 func readPassword(ctx context.Context, r io.Reader) (string, error) {
 	line, err := firstLine(ctx, r, maxPassword+int64(len("\r\n")))
 	if errors.Is(err, errInterrupted) {
@@ -72,8 +73,9 @@ func readPassword(ctx context.Context, r io.Reader) (string, error) {
 	return line, checkPassword(line)
 }
 
-// checkPassword rejects a password that the node would reject, so that this does not count as
-// wrong usage. It also rejects bytes that are not UTF-8, because JSON would change them.
+// checkPassword returns an error for a password that is too short, too long, or not UTF-8. The
+// node rejects the first two as well, but with 400, which the program would report as wrong
+// usage. JSON would change bytes that are not UTF-8.
 func checkPassword(password string) error {
 	if utf8.RuneCountInString(password) < client.MinPassword {
 		return fmt.Errorf("the password is shorter than %d characters", client.MinPassword)
@@ -130,7 +132,8 @@ func jsonFlag(cmd *cobra.Command, into *bool) {
 	cmd.Flags().BoolVar(into, "json", false, "print JSON")
 }
 
-// notNil returns list, or an empty list for nil, which is an empty array in JSON.
+// notNil returns list, or an empty slice if list is nil, because JSON encodes a nil slice as
+// null.
 func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}

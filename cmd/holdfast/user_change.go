@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noLimit is the word for an unlimited allowance.
+// noLimit is the word for an allowance without a limit, in arguments and in output.
 const noLimit = "unlimited"
 
 func (a *app) userShowCommand() *cobra.Command {
@@ -42,7 +42,8 @@ func (a *app) userShowCommand() *cobra.Command {
 	return cmd
 }
 
-// showUser prints an account with its counts.
+// showUser prints the properties of an account, and the numbers of its pins, buckets, objects,
+// keys and sessions.
 func (a *app) showUser(u *client.UserDetail) {
 	p := paletteOf(a.stdout, a.environ)
 	rows := [][2]string{
@@ -79,7 +80,7 @@ func allowanceOf(u *client.UserDetail) string {
 	return fmt.Sprintf("%s (%d bytes)", humanBytes(*u.AllowanceBytes), *u.AllowanceBytes)
 }
 
-// belongings describes what the removal of an account removes with it.
+// belongings returns a text that lists what is deleted together with an account.
 func belongings(u *client.UserDetail) string {
 	inBuckets := pluralOf(u.Objects, "object")
 	if u.Versions > 0 {
@@ -241,7 +242,9 @@ cluster refuses new content until there is room.`,
 	return cmd
 }
 
-// change calls do, which changes an account, and then prints the account with the text said.
+// change runs do, which changes the account email, and then prints the account: as JSON, or as
+// the text that said returns for it. If do succeeds and the account cannot be read afterwards,
+// change prints a warning and returns nil, so that scripts do not repeat the change.
 func (a *app) change(cmd *cobra.Command, asJSON bool, email string, do func(context.Context, operator) error, said func(*client.UserDetail) string) error {
 	o, err := a.operator()
 	if err != nil {

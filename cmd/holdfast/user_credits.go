@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// ledgerPage is the largest number of postings that one call requests.
+// ledgerPage is the largest number of ledger entries that one call requests.
 const ledgerPage = 1000
 
 func (a *app) userGrantCommand() *cobra.Command {
@@ -34,7 +34,8 @@ once, so you can safely repeat the command.`,
 	})
 }
 
-// postCommand completes a command that posts credits of a kind.
+// postCommand completes cmd to a command that adds a ledger entry of the given kind, such as a
+// grant, to an account.
 func (a *app) postCommand(kind string, cmd *cobra.Command) *cobra.Command {
 	var asJSON bool
 	posting := client.NewCredits{Kind: kind}
@@ -78,7 +79,7 @@ cluster refuses a correction that would make the balance negative.`,
 	return cmd
 }
 
-// postingFlags adds the flags that all postings have.
+// postingFlags adds to cmd the flags that all commands for ledger entries have.
 func postingFlags(cmd *cobra.Command, p *client.NewCredits) {
 	cmd.Flags().StringVar(&p.Posting, "posting", "", "`name` of the posting, which the cluster makes only once")
 	cmd.Flags().StringVar(&p.Note, "note", "", "`text` that the ledger shows beside the posting, also to the person of the account")
@@ -86,7 +87,7 @@ func postingFlags(cmd *cobra.Command, p *client.NewCredits) {
 	mustBeText(cmd, "posting", "note")
 }
 
-// post makes a posting and prints the new balance of the account.
+// post adds an entry to the ledger of the account email and prints the new balance.
 func (a *app) post(cmd *cobra.Command, asJSON bool, email string, p client.NewCredits) error {
 	return a.change(cmd, asJSON, email, func(ctx context.Context, o operator) error {
 		_, err := o.Post(ctx, email, p)
@@ -144,8 +145,9 @@ balance after it. A posting never changes: a correction is a posting of its own.
 	return cmd
 }
 
-// postings returns up to limit postings that are older than the one with the sequence after; limit 0
-// means all, and after 0 means from the newest on.
+// postings returns the newest limit entries of the ledger of an account, or all if limit is 0. If
+// after is not 0, it returns only entries that are older than the entry with that sequence
+// number.
 func postings(ctx context.Context, o operator, email string, after uint64, limit uint) (rows []client.Posting, err error) {
 	query := url.Values{}
 	if after > 0 {
@@ -169,7 +171,7 @@ func postings(ctx context.Context, o operator, email string, after uint64, limit
 	}
 }
 
-// printPostings prints postings as comma-separated values.
+// printPostings prints ledger entries as comma-separated values, with a header.
 func (a *app) printPostings(rows []client.Posting) error {
 	out := csv.NewWriter(a.stdout)
 	all := [][]string{client.PostingColumns}

@@ -2,21 +2,21 @@ package main
 
 import "runtime/debug"
 
-// version is the tag or commit of the source. `make build` sets it by the linker.
+// version is the tag or commit of the source. `make build` sets it with a linker flag.
 var version = unknownVersion
 
-// unknownVersion is printed if the binary does not contain the version of its source, for
-// example after a `go build` without the repository.
+// unknownVersion is the version of a binary that does not record its version, for example after a
+// `go build` outside a repository.
 const unknownVersion = "devel"
 
-// revisionLength is the number of characters of a commit hash that are printed, as in Go's
-// pseudo-versions.
+// revisionLength is the number of characters of a commit hash that programVersion returns.
+// Pseudo-versions of Go have the same number.
 const revisionLength = 12
 
-// programVersion returns the version of this build. This is the value that the linker has set;
-// or else the version of the module, which `go install …@version` and the Go tool's stamp of a
-// repository record; or else the commit; or else "devel". build is nil if the binary has no
-// build information.
+// programVersion returns the version of this build. linked is the value of version, and takes
+// precedence if the linker has set it. Otherwise the version comes from build: the module
+// version, which `go install …@version` and builds in a repository record, or else the commit. If
+// there is neither, or build is nil, programVersion returns unknownVersion.
 func programVersion(linked string, build *debug.BuildInfo) string {
 	if linked != unknownVersion {
 		return linked
