@@ -52,7 +52,8 @@ func (v *Vault) allow(p string, permission seal.Permission) error {
 	return err
 }
 
-// opener returns the key that opens the file at the path p, or an error of allow for reading.
+// opener returns the key that decrypts the file at the path p. For a share it returns the error
+// of allow if the share does not permit reading that file.
 func (v *Vault) opener(p string) (seal.Opener, error) {
 	if v.grant == nil {
 		return v.identity, nil

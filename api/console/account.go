@@ -26,7 +26,8 @@ type accountData struct {
 	Typed     string            // e-mail address that the user entered to confirm the deletion
 }
 
-// accountPage serves GET /account.
+// accountPage serves GET /account, the page on which users change their password and see their
+// sessions.
 func (s *surface) accountPage(c *call) error { return s.showAccount(c, http.StatusOK, "", "") }
 
 func (s *surface) showAccount(c *call, status int, done, problem string) error {
@@ -96,7 +97,8 @@ func (s *surface) changePassword(c *call) error {
 	return s.showAccount(c, http.StatusOK, "The password was changed. All other sessions have ended.", "")
 }
 
-// endSession serves POST /account/sessions/{id}/end.
+// endSession serves POST /account/sessions/{id}/end: it ends one session of the account on all
+// nodes.
 func (s *surface) endSession(c *call) error {
 	if err := s.Accounts.EndSession(c.ctx, c.who.Account, state.SessionID(c.r.PathValue("id"))); err != nil {
 		return err

@@ -43,7 +43,7 @@ type auditRow struct {
 	What string // description of the change
 }
 
-// auditPage serves GET /audit.
+// auditPage serves GET /audit, the page with the audit log of the cluster.
 func (s *surface) auditPage(c *call) error { return s.showAudit(c, nil) }
 
 // verifyAudit serves POST /audit/verify. It verifies the hash chain of the whole log and answers

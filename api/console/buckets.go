@@ -130,9 +130,9 @@ type objectRow struct {
 	Created       time.Time
 }
 
-// asking returns ctx with the session and the state that this request has already read. The
-// cluster rejects changes under it if the session was revoked meanwhile, and reads under it need
-// no further linearizable read.
+// asking returns ctx with the session of the caller and the index of the state that this request
+// has already read. With this context the cluster rejects changes if the session was revoked in
+// the meantime, and reads need no further linearizable read.
 func (c *call) asking(ctx context.Context) context.Context {
 	return state.AsSession(objects.Seen(ctx, c.who.Index), c.who.Session)
 }
@@ -152,7 +152,7 @@ func isAbsent(err error) bool {
 		errors.Is(err, state.ErrNoVersion) || errors.Is(err, state.ErrNoUpload)
 }
 
-// bucketsPage serves GET /buckets.
+// bucketsPage serves GET /buckets, the list of the account's buckets.
 func (s *surface) bucketsPage(c *call) error {
 	return s.showBuckets(c, http.StatusOK, bucketForm{}, "")
 }
@@ -165,7 +165,8 @@ func (s *surface) showBuckets(c *call, status int, form bucketForm, problem stri
 	return s.show(c, status, "buckets", "Buckets", "buckets", bucketsData{all, form, problem})
 }
 
-// createBucket serves POST /buckets.
+// createBucket serves POST /buckets: it creates a bucket and redirects to its page. If the name
+// is invalid or exists, it answers with the page /buckets and the problem.
 func (s *surface) createBucket(c *call) error {
 	form := bucketForm{Name: strings.TrimSpace(c.r.PostForm.Get("name")), Public: c.r.PostForm.Get("visibility") == "public"}
 	if !web.ValidBucket(form.Name) {
@@ -184,7 +185,8 @@ func (s *surface) createBucket(c *call) error {
 	return c.redirect(bucketAddress(form.Name, ""))
 }
 
-// bucketPage serves GET /buckets/{bucket}.
+// bucketPage serves GET /buckets/{bucket}, the page with the objects, the shares and the settings
+// of a bucket.
 func (s *surface) bucketPage(c *call) error { return s.showBucket(c, http.StatusOK, "") }
 
 func (s *surface) showBucket(c *call, status int, problem string) error {
@@ -256,7 +258,7 @@ func (s *surface) setVisibility(c *call) error {
 	return c.redirect(bucketAddress(c.bucketName(), ""))
 }
 
-// deleteBucket serves POST /buckets/{bucket}/delete.
+// deleteBucket serves POST /buckets/{bucket}/delete: it deletes an empty bucket.
 func (s *surface) deleteBucket(c *call) error {
 	err := s.Objects.DeleteBucket(c.asking(c.ctx), c.who.Account, c.bucketName())
 	if errors.Is(err, state.ErrNotEmpty) {

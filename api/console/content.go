@@ -33,7 +33,8 @@ func previewOf(o *state.Object) string {
 	return previews[kind]
 }
 
-// download serves GET /buckets/{bucket}/download.
+// download serves GET /buckets/{bucket}/download: the content of an object as a file that the
+// browser saves.
 func (s *surface) download(c *call) error {
 	return s.content(c, func(*state.Object) bool { return false })
 }

@@ -80,7 +80,9 @@ func (s *surface) keysOf(c *call, app accounts.App) ([]accounts.Key, error) {
 	}), nil
 }
 
-// giveKey serves POST /get-key with the user's decision.
+// giveKey serves POST /get-key. If the user agreed, it redirects to the application with the
+// token of an API key, which is new or one that the user chose. If the user refused, it shows a
+// page that says so.
 func (s *surface) giveKey(c *call) error {
 	form := c.r.PostForm
 	d, err := s.asking(c, form.Get("redirect"), form.Get("state"))

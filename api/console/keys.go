@@ -67,7 +67,7 @@ type keyData struct {
 	Proof proof // proof of identity that the page requires before it shows the key
 }
 
-// keysPage serves GET /keys.
+// keysPage serves GET /keys, the list of the account's API keys.
 func (s *surface) keysPage(c *call) error { return s.showKeys(c, http.StatusOK, "", "") }
 
 func (s *surface) showKeys(c *call, status int, name, problem string) error {

@@ -76,10 +76,11 @@ func (s *surface) contentEnds(account state.AccountID) (*time.Time, error) {
 	return &end, nil
 }
 
-// ownLedgerCSV serves GET /usage/ledger.csv.
+// ownLedgerCSV serves GET /usage/ledger.csv: the credit ledger of the caller's account as CSV.
 func (s *surface) ownLedgerCSV(c *call) error { return s.ledgerCSV(c, string(c.who.Account)) }
 
-// userLedgerCSV serves GET /users/{id}/ledger.csv.
+// userLedgerCSV serves GET /users/{id}/ledger.csv: the credit ledger of any account as CSV, for
+// administrators.
 func (s *surface) userLedgerCSV(c *call) error { return s.ledgerCSV(c, c.r.PathValue("id")) }
 
 // ledgerCSV answers with the whole ledger of an account as CSV, the newest postings first.

@@ -72,7 +72,8 @@ func (s *surface) leavingPage(c *call) error {
 	return s.showMember(c, http.StatusOK, Effects{Leaving: &leaving}, "")
 }
 
-// removeMember serves POST /cluster/nodes/{id}/remove.
+// removeMember serves POST /cluster/nodes/{id}/remove: it removes a member from the cluster. The
+// form must confirm the removal.
 func (s *surface) removeMember(c *call) error {
 	id := state.NodeID(c.r.PathValue("id"))
 	if c.r.PostForm.Get("sure") == "" {

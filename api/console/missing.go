@@ -90,8 +90,8 @@ func missingAddress(node state.NodeID, class members.Class, after state.RootKey)
 	return "/cluster/missing?" + values.Encode()
 }
 
-// missingPage serves GET /cluster/missing, the list of the copies that one cell of the table of
-// missing copies counts.
+// missingPage serves GET /cluster/missing: a list of contents whose copy on one node is missing.
+// Of these it lists one class of sizes or ages, which is one cell of the table of missing copies.
 func (s *surface) missingPage(c *call) error {
 	query := c.r.URL.Query()
 	d := missingData{Node: state.NodeID(query.Get("node"))}

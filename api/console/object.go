@@ -93,7 +93,7 @@ func (s *surface) objectOf(c *call) (state.Object, error) {
 	return o, nil
 }
 
-// objectPage serves GET /buckets/{bucket}/object.
+// objectPage serves GET /buckets/{bucket}/object, the page of one object.
 func (s *surface) objectPage(c *call) error {
 	d, err := s.objectData(c)
 	if err != nil {
@@ -196,7 +196,8 @@ func (s *surface) versionsOf(c *call, b *state.Bucket, o *state.Object) (rows []
 	return rows, "", nil
 }
 
-// deleteObject serves POST /buckets/{bucket}/object/delete.
+// deleteObject serves POST /buckets/{bucket}/object/delete: it deletes an object, or one version
+// of it.
 func (s *surface) deleteObject(c *call) error {
 	o, err := s.objectOf(c)
 	if err != nil {

@@ -132,7 +132,8 @@ func (s *surface) tagObject(c *call) error {
 	return c.redirect(objectAddress(c.bucketName(), o.Key, c.version()))
 }
 
-// setVersioning serves POST /buckets/{bucket}/versioning.
+// setVersioning serves POST /buckets/{bucket}/versioning: it enables or suspends the versioning
+// of a bucket.
 func (s *surface) setVersioning(c *call) error {
 	to := state.Suspended
 	if c.r.PostForm.Get("versioning") == "on" {

@@ -52,7 +52,8 @@ func (e Endpoints) S3Plain() bool { return strings.HasPrefix(e.S3, "http://") }
 // statuses are the statuses of pins, in the order in which pages show them.
 var statuses = []state.Status{state.Queued, state.Pinning, state.Pinned, state.Failed}
 
-// overview serves GET /.
+// overview serves GET /, the start page of an account: its storage, its usage and its newest
+// pins.
 func (s *surface) overview(c *call) error {
 	has, err := s.Accounts.Holdings(c.ctx, string(c.who.Account))
 	if err != nil {

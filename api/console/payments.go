@@ -37,7 +37,7 @@ func (r *paymentRow) What() string {
 	return string(r.Pin)
 }
 
-// paymentsPage serves GET /payments.
+// paymentsPage serves GET /payments, the list of the payments to the paid gateway.
 func (s *surface) paymentsPage(c *call) error {
 	cursor := c.r.URL.Query().Get("cursor")
 	page, err := s.Payments.List(c.ctx, cursor, paymentRows)

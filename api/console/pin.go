@@ -94,7 +94,8 @@ func parseMeta(text string) (map[string]string, error) {
 	return meta, nil
 }
 
-// createPin serves POST /pins.
+// createPin serves POST /pins: it creates a pin and redirects to its page. For invalid input, or
+// without quota or space, it answers with the page /pins and the problem.
 func (s *surface) createPin(c *call) error {
 	form := pinFormOf(c.r.PostForm)
 	var pin pins.Record
@@ -134,7 +135,7 @@ var (
 // pinID returns the id of the pin in the path.
 func pinID(c *call) state.RequestID { return state.RequestID(c.r.PathValue("id")) }
 
-// pinPage serves GET /pins/{id}.
+// pinPage serves GET /pins/{id}, the page of one pin.
 func (s *surface) pinPage(c *call) error { return s.showPin(c, http.StatusOK, nil, "") }
 
 // showPin answers with the page of a pin. form has rejected values, or is nil; problem is why
@@ -213,7 +214,7 @@ func (s *surface) retry(c *call, id state.RequestID) (pins.Record, error) {
 	return s.Pins.Replace(c.asking(c.ctx), c.who.Account, id, requestOf(old.Pin))
 }
 
-// deletePin serves POST /pins/{id}/delete.
+// deletePin serves POST /pins/{id}/delete: it deletes a pin.
 func (s *surface) deletePin(c *call) error {
 	if err := s.Pins.Delete(c.asking(c.ctx), c.who.Account, pinID(c)); err != nil {
 		return err

@@ -110,7 +110,8 @@ func (c *call) chosen() (ids []state.RequestID, all []outcome) {
 	return ids, all
 }
 
-// deletePins serves POST /pins/delete-many.
+// deletePins serves POST /pins/delete-many: it deletes the pins that the user selected in the
+// list.
 func (s *surface) deletePins(c *call) error {
 	ids, all := c.chosen()
 	return s.each(c, "deleted", all, func(i int) (pins.Record, error) {
@@ -118,7 +119,8 @@ func (s *surface) deletePins(c *call) error {
 	})
 }
 
-// retryPins serves POST /pins/retry-many.
+// retryPins serves POST /pins/retry-many: it replaces each selected pin by a new request with the
+// same values, so that the cluster tries to fetch its content again.
 func (s *surface) retryPins(c *call) error {
 	ids, all := c.chosen()
 	return s.each(c, "started again", all, func(i int) (pins.Record, error) { return s.retry(c, ids[i]) })

@@ -65,7 +65,7 @@ var matches = []struct {
 	{"iexact", "is, any case", state.IExact},
 }
 
-// pinsPage serves GET /pins.
+// pinsPage serves GET /pins, the list of the account's pins.
 func (s *surface) pinsPage(c *call) error { return s.showPins(c, http.StatusOK, pinForm{}, "") }
 
 func (s *surface) showPins(c *call, status int, form pinForm, problem string) error {

@@ -20,7 +20,8 @@ type signInData struct {
 	Open      bool // everybody who signs in at a provider gets an account
 }
 
-// signInPage serves GET /sign-in.
+// signInPage serves GET /sign-in, the form for the e-mail address and the password. If the
+// browser has a session already, it redirects to the page that the parameter to names.
 func (s *surface) signInPage(c *call) error {
 	to := localPath(c.r.URL.Query().Get("to"))
 	if c.session != "" {

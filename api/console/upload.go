@@ -380,7 +380,8 @@ func (s *surface) completed(c *call, key string, id state.UploadID, absent error
 	return web.Empty(c.w, http.StatusNoContent)
 }
 
-// abortUpload serves DELETE /buckets/{bucket}/uploads/{upload}.
+// abortUpload serves DELETE /buckets/{bucket}/uploads/{upload}: it aborts a multipart upload and
+// deletes its parts.
 func (s *surface) abortUpload(c *call) error {
 	key, id, _ := c.upload()
 	if err := s.Objects.Abort(c.asking(c.ctx), c.who.Account, c.bucketName(), key, id); err != nil {

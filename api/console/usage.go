@@ -53,7 +53,8 @@ type usageData struct {
 	Ledger           ledgerData
 }
 
-// usagePage serves GET /usage.
+// usagePage serves GET /usage, the page with the storage, the requests and the credit ledger of
+// the caller's account.
 func (s *surface) usagePage(c *call) error {
 	has, err := s.Accounts.Holdings(c.ctx, string(c.who.Account))
 	if err != nil {

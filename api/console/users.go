@@ -45,7 +45,8 @@ type userData struct {
 	Ends             *time.Time // result of surface.contentEnds for the account
 }
 
-// usersPage serves GET /users.
+// usersPage serves GET /users, the list of accounts and of open one-time links, for
+// administrators.
 func (s *surface) usersPage(c *call) error { return s.showUsers(c, http.StatusOK, "", "") }
 
 func (s *surface) showUsers(c *call, status int, name, problem string) error {
@@ -65,7 +66,8 @@ func (s *surface) showUsers(c *call, status int, name, problem string) error {
 	return s.show(c, status, "users", "Users", "users", d)
 }
 
-// createUser serves POST /users.
+// createUser serves POST /users: it creates an account with a first password and redirects to its
+// page.
 func (s *surface) createUser(c *call) error {
 	email := c.r.PostForm.Get("email")
 	password := c.r.PostForm.Get("password")
@@ -82,7 +84,7 @@ func (s *surface) createUser(c *call) error {
 	return c.redirect("/users/" + string(u.ID))
 }
 
-// userPage serves GET /users/{id}.
+// userPage serves GET /users/{id}, the page of one account for administrators.
 func (s *surface) userPage(c *call) error { return s.showUser(c, http.StatusOK, "", "") }
 
 func (s *surface) showUser(c *call, status int, done, problem string) error {

@@ -122,7 +122,8 @@ func attributesOf(h http.Header) (objects.Attributes, error) {
 	return a, nil
 }
 
-// putObject answers PUT /{bucket}/{key}.
+// putObject answers PUT /{bucket}/{key}: it stores the body as an object for the TTL that the
+// request names. The price depends on size and TTL.
 func (s *surface) putObject(w http.ResponseWriter, r *http.Request) error {
 	bucket, key, err := placeOf(r)
 	if err != nil {

@@ -37,7 +37,8 @@ func (t *Terms) maxBytesOf(h http.Header) (int64, error) {
 	return n, nil
 }
 
-// createPin answers POST /pins.
+// createPin answers POST /pins: it creates a pin for the TTL that the request names. The price
+// depends on the TTL and on the maximum size of the DAG.
 func (s *surface) createPin(w http.ResponseWriter, r *http.Request) error {
 	ttl, err := s.terms.ttlOf(r.Header)
 	if err != nil {
@@ -92,7 +93,8 @@ func (s *surface) createPin(w http.ResponseWriter, r *http.Request) error {
 	return s.ok(w, http.StatusAccepted, &receipt, pinbody.Of(&record))
 }
 
-// getPin answers GET /pins/{requestid}.
+// getPin answers GET /pins/{requestid} with the status of a pin that was paid for. It needs no
+// payment.
 func (s *surface) getPin(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("requestid")
 	if len(id) > state.MaxIDLen {

@@ -199,8 +199,9 @@ func (s *surface) subResource(r *request) (sub string, err error) {
 
 func changes(method string) bool { return method != http.MethodGet && method != http.MethodHead }
 
-// harmless reports whether a parameter without a value cannot change the meaning of a request,
-// because it is known or begins with x-.
+// harmless reports whether a query parameter without a value may be ignored, because it cannot
+// select another operation: a known parameter that only modifies operations, or one that begins
+// with x-.
 func (s *surface) harmless(name string) bool {
 	if _, known := slices.BinarySearch(modifiers, name); known {
 		return true
@@ -209,7 +210,8 @@ func (s *surface) harmless(name string) bool {
 	return strings.HasPrefix(lower, "x-")
 }
 
-// allowed returns the methods that work at a level without a sub-resource, for the Allow header.
+// allowed returns the HTTP methods that the service, a bucket or an object supports without a
+// sub-resource in the query. The Allow header contains them.
 func (s *surface) allowed(of level) []string {
 	var methods []string
 	for key := range s.table {

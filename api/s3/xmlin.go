@@ -141,7 +141,7 @@ func (x *xmlReader) text() (string, error) {
 	}
 }
 
-// skip ignores the content of the current element and leaves it.
+// skip reads past the end tag of the current element and ignores its content.
 func (x *xmlReader) skip() error {
 	depth := len(x.stack)
 	for len(x.stack) >= depth {

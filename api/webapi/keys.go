@@ -23,7 +23,7 @@ type sessionBody struct {
 	FormToken string `json:"form_token"`
 }
 
-// session answers GET /session.
+// session answers GET /session with the account of the caller and the form token of the session.
 func (s *surface) session(c *call) error {
 	return c.ok(sessionBody{c.who.Session, c.who.Account, c.who.Email, c.who.Admin, web.FormToken(c.token)})
 }
@@ -115,7 +115,7 @@ func (s *surface) ownKey(c *call, id string) (accounts.Key, error) {
 	return key, nil
 }
 
-// getKey answers GET /keys/{id}.
+// getKey answers GET /keys/{id} with one API key of the caller's account, without its secrets.
 func (s *surface) getKey(c *call) error {
 	key, err := s.ownKey(c, c.id())
 	if err != nil {

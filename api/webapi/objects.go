@@ -53,7 +53,7 @@ func (s *surface) listBuckets(c *call) error {
 	return c.ok(body)
 }
 
-// createBucket answers POST /buckets.
+// createBucket answers POST /buckets: it creates a bucket and returns it.
 func (s *surface) createBucket(c *call) error {
 	name, err := c.text("name")
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *surface) createBucket(c *call) error {
 	return c.created(bodyOfBucket(&b))
 }
 
-// deleteBucket answers DELETE /buckets/{bucket}.
+// deleteBucket answers DELETE /buckets/{bucket}: it deletes an empty bucket.
 func (s *surface) deleteBucket(c *call) error {
 	if err := s.Objects.DeleteBucket(c.ctx, c.who.Account, c.bucket()); err != nil {
 		return fmt.Errorf("delete bucket: %w", err)

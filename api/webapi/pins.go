@@ -138,7 +138,7 @@ func (s *surface) createPin(c *call) error {
 	return c.created(bodyOfPin(&pin))
 }
 
-// getPin answers GET /pins/{id}.
+// getPin answers GET /pins/{id} with one pin of the caller's account.
 func (s *surface) getPin(c *call) error {
 	pin, err := s.Pins.Get(c.ctx, c.who.Account, state.RequestID(c.id()))
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *surface) getPin(c *call) error {
 	return c.ok(bodyOfPin(&pin))
 }
 
-// deletePin answers DELETE /pins/{id}.
+// deletePin answers DELETE /pins/{id}: it deletes a pin of the caller's account.
 func (s *surface) deletePin(c *call) error {
 	if err := s.Pins.Delete(c.ctx, c.who.Account, state.RequestID(c.id())); err != nil {
 		return fmt.Errorf("delete pin: %w", err)

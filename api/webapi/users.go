@@ -63,7 +63,7 @@ type ownUsage struct {
 	Has  holdingsBody `json:"has"`
 }
 
-// usage answers GET /usage.
+// usage answers GET /usage with the quota, the storage and the counts of the caller's account.
 func (s *surface) usage(c *call) error {
 	has, err := s.Accounts.Holdings(c.ctx, string(c.who.Account))
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *surface) user(c *call) (accounts.Holdings, error) {
 	return has, nil
 }
 
-// getUser answers GET /users/{id}.
+// getUser answers GET /users/{id} with an account and its counts, for administrators.
 func (s *surface) getUser(c *call) error {
 	has, err := s.user(c)
 	if err != nil {
@@ -184,7 +184,8 @@ func (s *surface) others(c *call) (accounts.Holdings, error) {
 	return has, err
 }
 
-// removeUser answers DELETE /users/{id}.
+// removeUser answers DELETE /users/{id}: it removes an account other than that of the caller,
+// with everything that belongs to it.
 func (s *surface) removeUser(c *call) error {
 	has, err := s.others(c)
 	if err != nil {

@@ -263,8 +263,8 @@ func (x *Index) abandon(ctx context.Context, n node) {
 	}
 }
 
-// pause waits a random time before the next attempt. Its bound doubles with each attempt from 1
-// ms to 256 ms.
+// pause waits a random time before the next attempt. The upper bound of that time doubles with
+// each attempt, from 1 ms to 256 ms.
 func pause(ctx context.Context, attempt int) error {
 	limit := time.Millisecond << min(attempt, 8)
 	timer := time.NewTimer(rand.N(limit)) //nolint:gosec // spreads attempts; not a secret

@@ -55,7 +55,8 @@ type Limits struct {
 	refusals *cache.Locked[uint64, refusal] // key: hash of the token
 }
 
-// refusal is the rate-limit error that requests with a token get until a time.
+// refusal is a cached rate-limit error. Requests with the same token get it without further work
+// until the given time.
 type refusal struct {
 	until int64 // in the unit of Limits.elapsed
 	err   error
@@ -76,7 +77,7 @@ func NewLimits(account, address Rate, trusted []netip.Prefix, now func() time.Ti
 	}
 }
 
-// PacedBy sets the Pacer of Enter and returns l. All APIs of a node share one Pacer.
+// PacedBy sets the Pacer that Enter uses, and returns l. All APIs of a node share one Pacer.
 func (l *Limits) PacedBy(p *Pacer) *Limits {
 	l.pacer = p
 	return l

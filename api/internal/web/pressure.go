@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// busyShare is the fraction of time above which the processors count as busy, where the time
-// counts during which at least one thread waits for a processor.
+// busyShare is the fraction of time above which the processors count as busy. It is the time
+// during which at least one thread waits for a processor.
 const busyShare = 0.5
 
 // Busy returns a function that reports whether the processors are busy. They are, for the
