@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/internal/publicip"
 )
 
-// Bounds of the paid gateway.
+// Limits of the settings of the paid gateway.
 const (
 	maxPrice     = 1_000_000_000_000 // atomic units
 	maxPaidTTL   = 10 * 366 * 24 * time.Hour

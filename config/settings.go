@@ -53,7 +53,7 @@ const (
 // EnvPrefix is the prefix of every environment variable of Holdfast.
 const EnvPrefix = "HOLDFAST_"
 
-// Names outside the rule HOLDFAST_<SECTION>_<NAME>.
+// Environment variables whose names do not have the form HOLDFAST_<SECTION>_<NAME>.
 const (
 	envData   = EnvPrefix + "DATA"   // the data folder, see DataDir
 	envSecret = EnvPrefix + "SECRET" // cluster.secret

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Bounds of the metrics page.
+// Limits of the requests for metrics.
 const (
 	maxScrapes    = 4 // at the same time
 	scrapeTimeout = 10 * time.Second

@@ -275,7 +275,7 @@ type Options struct {
 	Metrics *web.Metrics // request metrics; nil: none
 }
 
-// load sets Pages by LoadPages if it is nil.
+// load sets Pages to the result of LoadPages if the caller has not set it.
 func (o *Options) load() (err error) {
 	if o.Pages == nil {
 		o.Pages, err = LoadPages()

@@ -205,7 +205,8 @@ func (s *surface) retryPin(c *call) error {
 	return c.redirect(pathOf(pin))
 }
 
-// retry replaces a pin by an equal new pin.
+// retry replaces a pin by a new pin with the same values, so that the cluster tries to fetch its
+// content again.
 func (s *surface) retry(c *call, id state.RequestID) (pins.Record, error) {
 	old, err := s.Pins.Get(c.ctx, c.who.Account, id)
 	if err != nil {

@@ -214,7 +214,7 @@ func parseSealedMetadata(text []byte) (*sealedMetadata, error) {
 	return m, nil
 }
 
-// Lengths in bytes of an encapsulated key.
+// Lengths of an encapsulated key in bytes: with X25519, and with ML-KEM-768 and X25519.
 const (
 	encapsulatedClassic = 32
 	encapsulatedHybrid  = 1120
