@@ -189,7 +189,7 @@ func identify(h http.Header, o *state.Object) {
 	}
 }
 
-// getObject answers GET and HEAD /{bucket}/{key}.
+// getObject answers GET and HEAD /{bucket}/{key} with a stored object. Reading needs no payment.
 func (s *surface) getObject(w http.ResponseWriter, r *http.Request) error {
 	bucket, key, err := placeOf(r)
 	if err != nil {
