@@ -23,7 +23,8 @@ type Options struct {
 	// Bare accepts an object without private metadata. Such an object has no content hash, no name
 	// and no chunks, and its size is known only at the end of the content.
 	Bare bool
-	// MaxWhole is used instead of the constant MaxWhole if it is not 0.
+	// MaxWhole is the maximum size in bytes of content that is encrypted in one piece. 0 means
+	// the default, the constant MaxWhole.
 	MaxWhole int64
 }
 

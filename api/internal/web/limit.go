@@ -123,8 +123,9 @@ func newLimiter(r Rate) *limiter {
 	return l
 }
 
-// take takes one request from the bucket with the hash h at the time now. If the bucket is empty,
-// ok is false and wait is the time until a request is available.
+// take removes one token from the token bucket of the account or address whose hash is h. now is
+// a value of Limits.elapsed. If there is no token, ok is false and wait is the time until the
+// next one.
 func (l *limiter) take(h uint64, now int64) (wait time.Duration, ok bool) {
 	return l.add(h, 1, now, 0)
 }
