@@ -39,6 +39,8 @@ type Behaviour struct {
 	// Delay is the time before each answer of verify, and SettleDelay that of settle; the payment
 	// is settled before the delay.
 	Delay, SettleDelay time.Duration
+	// Hold keeps each answer of settle back until it is closed; the payment is settled before. Nil: none is kept.
+	Hold <-chan struct{}
 	// Refuse is the reason with which every settlement is rejected.
 	Refuse string
 	// Lose is the number of settlements that are executed and whose connection is then cut.
@@ -198,6 +200,12 @@ func (f *Facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	result, lost := f.settle(&q)
 	pause(r, does.SettleDelay)
+	if does.Hold != nil {
+		select {
+		case <-does.Hold:
+		case <-r.Context().Done():
+		}
+	}
 	if lost {
 		panic(http.ErrAbortHandler)
 	}

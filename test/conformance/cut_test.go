@@ -22,8 +22,8 @@ const (
 	cutFiles        = 200
 	cutBefore       = 200 // acknowledged writes
 	cutPause        = 50 * time.Millisecond
-	// refusedSoon is refuseWithin, and a little for a busy machine.
-	refusedSoon  = refuseWithin + time.Second
+	// refusedSoon is refuseWithin, and as much again for a busy machine: a node uses up all of it before it refuses.
+	refusedSoon  = 2 * refuseWithin
 	healedWithin = time.Minute
 )
 

@@ -87,7 +87,7 @@ func TestContentThatCannotBeFetched(t *testing.T) {
 			s := s.as(t)
 			before := usedBytes(t, c)
 			id := s.post(tc.offer(t)).RequestID
-			st, err := harness.WaitStatus(t.Context(), s.next(), id, "failed", 90*time.Second)
+			st, err := harness.WaitStatus(t.Context(), s.next(), id, "failed", 3*time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestContentThatCannotBeFetched(t *testing.T) {
 			if len(details) < 20 || notForPeople.MatchString(details) {
 				t.Errorf("%q is no reason that a person understands", details)
 			}
-			freed(t, c, before, 30*time.Second, "the partial blocks are freed")
+			freed(t, c, before, pinnedWithin, "the partial blocks are freed")
 			// 65: a failed pin may be tried again by a replacement.
 			source := harness.StartBoxo(t)
 			f := source.AddRandom(1, 100_000)[0]
@@ -114,7 +114,7 @@ func TestContentThatCannotBeFetched(t *testing.T) {
 			id      string
 			named   bool
 		}{{s, mine, true}, {other, others, false}} {
-			st, err := harness.WaitStatus(t.Context(), of.service.next(), of.id, "failed", 90*time.Second)
+			st, err := harness.WaitStatus(t.Context(), of.service.next(), of.id, "failed", 3*time.Minute)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +159,7 @@ func silentListener(t *testing.T) string {
 // TestDeletingFreesTheContent promises that every node frees the blocks of content when its last pin ends.
 func TestDeletingFreesTheContent(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := harness.Start(t, harness.Options{Env: shortFetch})
+	c := harness.Start(t, harness.Options{})
 	s := newService(t, c, "free@example.org")
 	source := harness.StartBoxo(t)
 	before := usedBytes(t, c)
@@ -209,7 +209,7 @@ func TestWithoutAMajorityNothingIsAnswered(t *testing.T) {
 			if !errors.As(err, &api) || api.Status != http.StatusServiceUnavailable || api.RetryAfter <= 0 || api.Reason != "SERVICE_UNAVAILABLE" {
 				t.Errorf("102: %s: %v (%+v)", what, err, api)
 			}
-			if took := time.Since(start); took > refuseWithin {
+			if took := time.Since(start); took > refusedSoon {
 				t.Errorf("%s was refused after %s", what, took)
 			}
 		})
@@ -231,7 +231,7 @@ func TestWithoutAMajorityNothingIsAnswered(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	harness.Eventually(t, 30*time.Second, "/readyz says 503", func() (bool, error) {
+	harness.Eventually(t, time.Minute, "/readyz says 503", func() (bool, error) {
 		resp, err := http.Get(last.URL() + "/readyz")
 		if err != nil {
 			return false, err

@@ -66,7 +66,7 @@ func (s *seat) start(n *harness.Node, args ...string) *exec.Cmd {
 // sees waits until the terminal shows text.
 func (s *seat) sees(text string) {
 	s.t.Helper()
-	if err := s.person.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := s.person.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		s.t.Fatal(err)
 	}
 	for part := make([]byte, 4096); !strings.Contains(s.shown.String(), text); {
@@ -98,7 +98,7 @@ func (s *seat) echoes() bool {
 // ended waits for the exit code.
 func ended(t *testing.T, cmd *exec.Cmd) int {
 	t.Helper()
-	late := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	err := cmd.Wait()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
@@ -197,7 +197,7 @@ func TestReadingStandardInputCanBeInterrupted(t *testing.T) {
 		if _, err := out.WriteString("a part of a line"); err != nil {
 			t.Fatal(err)
 		}
-		harness.Eventually(t, 30*time.Second, "the command has read", func() (bool, error) {
+		harness.Eventually(t, time.Minute, "the command has read", func() (bool, error) {
 			left, err := unix.IoctlGetInt(int(out.Fd()), unix.TIOCINQ)
 			return left == 0, err
 		})

@@ -4,7 +4,6 @@ package conformance
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -21,14 +20,7 @@ func TestANodeThatJoinsAnswersAndEnds(t *testing.T) {
 	t.Parallel() // it mostly waits
 	c := harness.Start(t, harness.Options{Nodes: 1})
 	member := c.Nodes[0].Status().Node
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := strconv.Itoa(dead.Addr().(*net.TCPAddr).Port)
-	if err := dead.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := strconv.Itoa(harness.FreePort(t)) // where nobody listens
 	n := c.Prepare("--join", "/ip4/127.0.0.1/tcp/"+port+"/p2p/"+member.ID, "--secret-file", c.SecretFile())
 	n.Restart()
 	for _, tc := range []struct {
@@ -44,9 +36,9 @@ func TestANodeThatJoinsAnswersAndEnds(t *testing.T) {
 		{n.S3URL(), "/readyz", http.StatusServiceUnavailable, "has not joined"},
 		{n.URL(), "/pins", http.StatusServiceUnavailable, `"reason":"SERVICE_UNAVAILABLE"`},
 	} {
-		client := harness.PinsClient{Base: tc.base, HTTP: &http.Client{Timeout: 5 * time.Second}}
+		client := harness.PinsClient{Base: tc.base, HTTP: &http.Client{Timeout: time.Minute}}
 		var got harness.Response
-		harness.Eventually(t, 20*time.Second, "the node listens", func() (bool, error) {
+		harness.Eventually(t, 2*time.Minute, "the node listens", func() (bool, error) {
 			var err error
 			got, err = client.Do(t.Context(), http.MethodGet, tc.path, nil, nil)
 			if errors.Is(err, syscall.ECONNREFUSED) {

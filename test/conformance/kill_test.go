@@ -33,7 +33,7 @@ const (
 	fireDown, fireCalm = time.Second, 1500 * time.Millisecond
 	fireWithin         = 20 * time.Minute
 	fireRetry          = 20 * time.Millisecond
-	decidedWithin      = 10 * time.Second // a write, of consensus
+	decidedWithin      = time.Minute // a write: 10 s, of consensus, and what a busy machine needs
 	pinnedUnderFire    = 4 * time.Minute
 )
 
@@ -309,7 +309,7 @@ func testKilledLeaders(t *testing.T, f *fire) {
 }
 
 // gossipWithin is how long a node's numbers may take to be everywhere.
-const gossipWithin = 30 * time.Second
+const gossipWithin = 2 * time.Minute
 
 // testLateJoiner adds a node, which learns what the others hold and use from
 // gossip, and removes it again.
@@ -376,7 +376,7 @@ func testPausedLeader(t *testing.T, c *harness.Cluster) {
 	var fresh harness.PinStatus
 	retry := func(what string, call func() error) {
 		t.Helper()
-		harness.Eventually(t, 30*time.Second, what, func() (bool, error) { err := call(); return err == nil, err })
+		harness.Eventually(t, time.Minute, what, func() (bool, error) { err := call(); return err == nil, err })
 	}
 	retry("a write through another node", func() (err error) {
 		fresh, err = other.Post(t.Context(), harness.Pin{CID: nowhere().String(), Name: "fresh"})
@@ -390,7 +390,7 @@ func testPausedLeader(t *testing.T, c *harness.Cluster) {
 		return err
 	})
 	others[1].CLI("key", "revoke", key.ID)
-	harness.Eventually(t, 2*paused, "the leader has been paused for long", func() (bool, error) { return time.Since(began) >= paused, nil })
+	harness.Pause(t.Context(), paused-time.Since(began))
 
 	// Everything is sent while the process stands still, so nothing else comes first.
 	type answer struct {

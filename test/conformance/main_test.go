@@ -57,7 +57,7 @@ var shortFetch = []string{
 }
 
 // pinnedWithin bounds how long small content may take to be pinned.
-const pinnedWithin = 60 * time.Second
+const pinnedWithin = 2 * time.Minute
 
 // service is one account's view of a cluster: every call goes to the next
 // node, so what follows a write is read on another node than it was written.

@@ -49,7 +49,7 @@ func TestAnUnknownPeerOnTheClusterPortGetsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		// The connection may seem to stand for a moment: the node learns who
 		// the unknown peer is only in the handshake.
 		_ = host.Connect(ctx, *info)
@@ -70,7 +70,7 @@ func TestAnUnknownPeerOnTheClusterPortGetsNothing(t *testing.T) {
 		if known, err := host.Peerstore().GetProtocols(info.ID); err != nil || len(known) > 0 {
 			t.Errorf("%s tells an unknown peer its protocols %v: %v", n.Name, known, err)
 		}
-		harness.Eventually(t, 10*time.Second, n.Name+" cuts the unknown peer off", func() (bool, error) {
+		harness.Eventually(t, time.Minute, n.Name+" cuts the unknown peer off", func() (bool, error) {
 			return host.Network().Connectedness(info.ID) != network.Connected, nil
 		})
 	}
@@ -79,7 +79,7 @@ func TestAnUnknownPeerOnTheClusterPortGetsNothing(t *testing.T) {
 // refusedWithin bounds how long a joiner may try before it gives up. A member
 // cuts off whoever cannot prove the secret, which looks to the joiner like a
 // member that is not up yet, so it tries for a minute.
-const refusedWithin = 90 * time.Second
+const refusedWithin = 3 * time.Minute
 
 // TestJoining promises that a node joins with an address and the secret or with a ticket, and that a wrong, used or
 // expired one is refused with its reason and admits nobody.
@@ -127,7 +127,7 @@ func TestJoining(t *testing.T) {
 	c.Settle()
 	members++
 	expired := strings.TrimSpace(first.CLI("token", "--ttl", "1s"))
-	harness.Eventually(t, 5*time.Second, "the ticket expires", expiry(2*time.Second))
+	harness.Pause(t.Context(), 2*time.Second) // it expires
 	type attempt struct {
 		*harness.Node
 		code int
@@ -209,17 +209,11 @@ func membersLog(c *harness.Cluster, members int) string {
 	return all.String()
 }
 
-// expiry returns a condition that becomes true after the time.
-func expiry(d time.Duration) func() (bool, error) {
-	end := time.Now().Add(d)
-	return func() (bool, error) { return time.Now().After(end), nil }
-}
-
 // TestContentSurvivesANode promises that content with two copies on three nodes is read on every node, with any one
 // node dead, and after a member has been removed for good.
 func TestContentSurvivesANode(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := harness.Start(t, harness.Options{Replication: 2, Env: shortFetch})
+	c := harness.Start(t, harness.Options{Replication: 2})
 	s := newService(t, c, "copies@example.org")
 	source := harness.StartBoxo(t)
 	files := source.AddRandom(6, 1_500_000)
@@ -259,7 +253,7 @@ func TestContentSurvivesANode(t *testing.T) {
 	underReplicated(t, c, missed)
 	leader := c.Leader()
 	leader.CLI("peers", "rm", id, "--force")
-	harness.Eventually(t, 30*time.Second, "two members are left", func() (bool, error) {
+	harness.Eventually(t, time.Minute, "two members are left", func() (bool, error) {
 		for _, n := range c.Live() {
 			st, err := n.StatusNow()
 			if err != nil || len(st.Peers) != 2 {
@@ -275,7 +269,7 @@ func TestContentSurvivesANode(t *testing.T) {
 	}
 	removed.Restart()
 	// The removed node may run or end, but it is no member.
-	harness.Eventually(t, 10*time.Second, "the removed node has had its time", expiry(5*time.Second))
+	harness.Pause(t.Context(), 5*time.Second)
 	if n := len(leader.Status().Peers); n != 2 {
 		t.Errorf("the removed node is back: %d members", n)
 	}

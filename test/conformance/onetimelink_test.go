@@ -32,7 +32,7 @@ func newVisitor(t *testing.T, n *harness.Node) *visitor {
 		t.Fatal(err)
 	}
 	return &visitor{t, n.ConsoleURL(), &http.Client{
-		Jar: jar, Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Jar: jar, Timeout: 90 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 

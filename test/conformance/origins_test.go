@@ -151,7 +151,7 @@ func testNamesAreRefused(t *testing.T, c *harness.Cluster, s *service) {
 	for i, from := range []*service{s, other} {
 		origin := fmt.Sprintf("/%s/localhost/tcp/4001%s", []string{"dns4", "dns"}[i], originID)
 		st := from.post(harness.Pin{CID: root, Origins: []string{origin}})
-		harness.Eventually(t, 30*time.Second, "the pin with the origin "+origin+" says that it is refused", func() (bool, error) {
+		harness.Eventually(t, pinnedWithin, "the pin with the origin "+origin+" says that it is refused", func() (bool, error) {
 			now, err := from.next().Get(t.Context(), st.RequestID)
 			details := now.Info["status_details"]
 			return strings.Contains(details, origin+": origin refused: localhost is "), fmt.Errorf("%s: %s %w", now.Status, details, err)

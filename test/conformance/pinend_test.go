@@ -14,8 +14,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// endsAfter is how long the pins of TestPinsWithAnEnd last that end in it.
-const endsAfter = 12 * time.Second
+// endsAfter is how long the pins of TestPinsWithAnEnd last that end in it. The renewal comes in this time, also on a
+// busy machine.
+const endsAfter = 25 * time.Second
 
 // ends sends a request for a pin with an end. An empty id is that of a new pin.
 func (s *service) ends(id, until string, p harness.Pin, more ...string) (harness.PinStatus, harness.Response) {

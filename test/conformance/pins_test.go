@@ -444,7 +444,7 @@ func testAuthorization(t *testing.T, c *harness.Cluster, _ *harness.Boxo) {
 	})
 	t.Run("an expired key is refused", func(t *testing.T) {
 		s := s.as(t)
-		harness.Eventually(t, 10*time.Second, "the key expires", func() (bool, error) {
+		harness.Eventually(t, time.Minute, "the key expires", func() (bool, error) {
 			client := s.next()
 			client.Token = short.Token
 			_, err := client.Get(t.Context(), id)

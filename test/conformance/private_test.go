@@ -22,9 +22,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// patientFetch lets a fetch wait for a block long enough to look at it.
+// patientFetch lets a fetch wait for a block long enough to look at it, also on a busy machine.
 var patientFetch = []string{
-	"HOLDFAST_TRACKER_IDLE_TIMEOUT=12s",
+	"HOLDFAST_TRACKER_IDLE_TIMEOUT=25s",
 	"HOLDFAST_TRACKER_ATTEMPTS=1",
 }
 
@@ -134,7 +134,7 @@ func importWithoutPin(t *testing.T, n *harness.Node, data []byte) cid.Cid {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(n.Dir, "holdfast.sock"))
 	}}
 	defer transport.CloseIdleConnections()
-	client := http.Client{Transport: transport, Timeout: 30 * time.Second}
+	client := http.Client{Transport: transport, Timeout: 90 * time.Second}
 	resp, err := client.Post("http://node/content", "application/octet-stream", bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)

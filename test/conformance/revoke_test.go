@@ -22,7 +22,7 @@ const (
 	trials, trialsLong       = 100, 10_000
 	hungShare                = 10 // one of so many trials is with a node that hangs
 	sessionShare             = 10 // one of so many is of a session
-	revokedWithin            = 30 * time.Second
+	revokedWithin            = 90 * time.Second
 	asksAfter          int64 = 2 // of each node, begun after the acknowledgement
 )
 

@@ -16,8 +16,9 @@ import (
 	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
-// cutWithin is how soon an upload ends whose key was revoked.
-const cutWithin = 5 * time.Second
+// cutWithin is how soon an upload ends whose key was revoked: at once, and on a busy machine later. An upload that is
+// not cut goes on without end.
+const cutWithin = time.Minute
 
 // TestUploadsEndWithTheirKey promises that a body under way is answered with AccessDenied and cut, and changes
 // nothing, when its key is revoked or its account removed or disabled through another node.

@@ -43,7 +43,7 @@ func rawPut(t *testing.T, n *harness.Node, text string) int {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(90 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := conn.Write([]byte(text)); err != nil {

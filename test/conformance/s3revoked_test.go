@@ -42,6 +42,7 @@ func TestWhoIsRevokedWhileSendingChangesNothing(t *testing.T) {
 
 	var all sync.WaitGroup
 	var cut atomic.Int32
+	operators := operatorsOf(c)
 	for i, q := range []struct{ method, path, body string }{
 		{http.MethodPut, "/hasty" + randomName(), `<CreateBucketConfiguration/>`},
 		{http.MethodPut, bucket + "/d", strings.Repeat("x", 100_000)},
@@ -67,7 +68,12 @@ func TestWhoIsRevokedWhileSendingChangesNothing(t *testing.T) {
 			revoke = end(token)
 		} else {
 			key := c.Leader().Key(email)
-			token, revoke = key.Token, func() { c.Nodes[(i+1)%3].CLI("key", "revoke", key.ID) }
+			by := operators[c.Nodes[(i+1)%3]] // at once, where a command takes a while to start
+			token, revoke = key.Token, func() {
+				if err := by.RevokeKey(t.Context(), key.ID); err != nil {
+					t.Error(err)
+				}
+			}
 		}
 		all.Go(func() {
 			got, err := sendSlowly(o.with(token), c.Nodes[i%3], q.method, q.path, q.body, revoke)
@@ -81,7 +87,7 @@ func TestWhoIsRevokedWhileSendingChangesNothing(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if n := cut.Load(); n > 3 {
+	if n := cut.Load(); n > 6 { // none or one, and more on a busy machine
 		t.Errorf("%d of the requests were cut and not answered", n)
 	}
 

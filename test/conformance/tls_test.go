@@ -22,7 +22,7 @@ import (
 
 // certificateWithin bounds how long a node may take to look at the files of its
 // certificate again: it does so every five seconds.
-const certificateWithin = 30 * time.Second
+const certificateWithin = 2 * time.Minute
 
 // pair is the certificate of a node for 127.0.0.1 and its key, files that the
 // test replaces.
@@ -77,11 +77,11 @@ func TestTheAPIOverTLS(t *testing.T) {
 	n := c.Nodes[0]
 	token := n.UserKey("tls@example.org").Token
 	p := serveTLS(t, n)
-	plain := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	plain := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
 	addr, pid := strings.TrimPrefix(n.URL(), "http://"), n.Pid()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: p.pool}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
-	secure := &harness.PinsClient{Base: "https://" + addr, Token: token, HTTP: &http.Client{Timeout: 30 * time.Second, Transport: transport}}
+	secure := &harness.PinsClient{Base: "https://" + addr, Token: token, HTTP: &http.Client{Timeout: 90 * time.Second, Transport: transport}}
 
 	pin, err := secure.Post(t.Context(), harness.Pin{CID: nowhere().String()})
 	if err != nil {

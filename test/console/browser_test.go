@@ -26,7 +26,7 @@ import (
 )
 
 // stepTimeout bounds one step of a person in the browser.
-const stepTimeout = 20 * time.Second
+const stepTimeout = time.Minute
 
 // farHost is a name that leads to this machine without the browser knowing: over plain HTTP it is no
 // secure context, as an address of the network is none.

@@ -75,7 +75,7 @@ func TestPaymentsAreSeen(t *testing.T) {
 	t.Cleanup(func() { _ = f.Close() })
 	b := startBrowser(t)
 	c := harness.Start(t, harness.Options{Settings: fmt.Sprintf(
-		"[paid]\nlisten = \"127.0.0.1:0\"\npay_to = %q\nnetwork = \"base-sepolia\"\nfacilitator = %q\nmin_ttl = \"1s\"\ntimeout = \"2s\"\n", "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", f.URL)})
+		"[paid]\nlisten = \"127.0.0.1:0\"\npay_to = %q\nnetwork = \"base-sepolia\"\nfacilitator = %q\nmin_ttl = \"1s\"\ntimeout = \"10s\"\n", "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed", f.URL)})
 	buy := &buyer{t, "http://" + c.Nodes[0].Status().Node.Paid, x402test.NewKey()}
 	f.Fund(buy.key.Address(), 100_000_000)
 	// A node that has just started sells nothing until it knows the agreed time.

@@ -17,7 +17,7 @@ import (
 )
 
 // commandWithin bounds one command of the system.
-const commandWithin = 30 * time.Second
+const commandWithin = 2 * time.Minute
 
 // mib is a mebibyte.
 const mib = 1 << 20
@@ -203,7 +203,7 @@ func (d *disk) keepFull() (end func()) {
 func failFlushes(tb testing.TB, pid int) (failedAt func() time.Time) {
 	tb.Helper()
 	trace := filepath.Join(tb.TempDir(), "trace")
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*healWithin)
 	tb.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, "strace", "-f", "-qq", "-ttt", "-o", trace, "-e", "trace=fsync,fdatasync",
 		"-e", "inject=fsync,fdatasync:error=EIO:when=1", "-p", fmt.Sprint(pid))

@@ -20,6 +20,9 @@ var staysLong = flag.Duration("stays", 10*time.Minute, "how long a leader is to 
 // How long a leader is to stay.
 const (
 	staysFor = 20 * time.Second
+	// stayTries is how often the short form tries. A machine that gives a node no processor for some seconds makes
+	// the leader silent for longer than it may be. A cluster that cannot keep its leader fails each time.
+	stayTries = 3
 	// longestPause is that of a member, and pausesApart from one to the next.
 	longestPause, pausesApart = time.Second, 3 * time.Second
 	// writesApart is how often each node is sent a write.
@@ -90,42 +93,60 @@ func TestALeaderStays(t *testing.T) {
 			}
 			c := harness.Start(t, o)
 			token := c.Nodes[0].UserKey("stays@example.org").Token
-			before, lasts := c.LogLines("leader changed", "here=true"), staysFor
+			lasts, tries := staysFor, stayTries
 			if *long {
-				lasts = *staysLong
+				lasts, tries = *staysLong, 1
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), lasts)
-			defer cancel()
-			var w writes
-			var work sync.WaitGroup
-			for _, n := range c.Nodes {
-				work.Go(func() { w.write(ctx, n, token) })
-			}
-			for turn := 0; tc.paused != nil && harness.Pause(ctx, pausesApart); turn++ {
-				paused := tc.paused(c, turn)
-				for _, n := range paused {
-					n.Pause()
+			var err error
+			for range tries {
+				c.Settle()
+				if err = stays(t, c, token, lasts, tc.paused); err == nil {
+					return
 				}
-				harness.Pause(t.Context(), longestPause)
-				for _, n := range paused {
-					n.Resume()
-				}
+				t.Logf("%s for %v: %v", tc.name, lasts, err)
 			}
-			work.Wait()
-			changes := c.LogLines("leader changed", "here=true") - before
-			t.Logf("%s for %v: %d changes of the leader, %d writes, %d failed, the slowest took %v; a leader may be silent for %.1f s",
-				tc.name, lasts, changes, w.done, len(w.failed), w.slowest.Round(time.Millisecond), c.Nodes[0].Metrics()[patienceMetric])
-			if changes > 0 {
-				t.Errorf("the leader changed %d times", changes)
-			}
-			if len(w.failed) > 0 {
-				t.Errorf("%d writes failed, the first with %v", len(w.failed), w.failed[0])
-			}
-			if w.done == 0 {
-				t.Error("nothing was written")
-			}
+			t.Error(err)
 		})
 	}
+}
+
+// stays sends writes to all nodes for a time, in which members pause, and returns what went wrong: a change of the
+// leader, a write that failed, or none that was done.
+func stays(t *testing.T, c *harness.Cluster, token string, lasts time.Duration, who func(*harness.Cluster, int) []*harness.Node) error {
+	t.Helper()
+	before := c.LogLines("leader changed", "here=true")
+	ctx, cancel := context.WithTimeout(t.Context(), lasts)
+	defer cancel()
+	var w writes
+	var work sync.WaitGroup
+	for _, n := range c.Nodes {
+		work.Go(func() { w.write(ctx, n, token) })
+	}
+	for turn := 0; who != nil && harness.Pause(ctx, pausesApart); turn++ {
+		paused := who(c, turn)
+		for _, n := range paused {
+			n.Pause()
+		}
+		harness.Pause(t.Context(), longestPause)
+		for _, n := range paused {
+			n.Resume()
+		}
+	}
+	work.Wait()
+	changes := c.LogLines("leader changed", "here=true") - before
+	t.Logf("%v: %d changes of the leader, %d writes, %d failed, the slowest took %v; a leader may be silent for %.1f s",
+		lasts, changes, w.done, len(w.failed), w.slowest.Round(time.Millisecond), c.Nodes[0].Metrics()[patienceMetric])
+	var errs error
+	if changes > 0 {
+		errs = fmt.Errorf("the leader changed %d times", changes)
+	}
+	if len(w.failed) > 0 {
+		errs = errors.Join(errs, fmt.Errorf("%d writes failed, the first with %w", len(w.failed), w.failed[0]))
+	}
+	if w.done == 0 {
+		errs = errors.Join(errs, errors.New("nothing was written"))
+	}
+	return errs
 }
 
 // Outages when a leader is gone.
@@ -135,6 +156,10 @@ const (
 	killedAtMost                       = 1500 * time.Millisecond
 	cutTimes                           = 3 // the agreed time
 	nextWrite                          = time.Millisecond
+	// shortRoom is how many times as long all of it may take in the short form, which runs beside other work: there
+	// the bounds find a cluster that goes on late or not at all. The long form, and in virtual time
+	// TestAKilledLeaderIsReplacedAtOnce, find one that is a little late.
+	shortRoom = 10
 )
 
 // TestWritesGoOnWithoutTheLeader promises that writes stand still no longer than the bounds allow when the leader is
@@ -158,9 +183,9 @@ func TestWritesGoOnWithoutTheLeader(t *testing.T) {
 		work.Wait()
 		return time.Since(began)
 	}
-	times := killsOfLeaders
+	times, room := killsOfLeaders, time.Duration(shortRoom)
 	if *long {
-		times = killsOfLeadersLong
+		times, room = killsOfLeadersLong, 1
 	}
 	var killed, cut []time.Duration
 	for i := range times {
@@ -181,7 +206,7 @@ func TestWritesGoOnWithoutTheLeader(t *testing.T) {
 		leader.Cut()
 		took := outage(others, fmt.Sprintf("cut-%d", i))
 		cut = append(cut, took)
-		if took > cutTimes*agreed {
+		if took > room*cutTimes*agreed {
 			t.Errorf("writes stood still for %v when the leader was cut off, and it might be silent for %v", took, agreed)
 		}
 		leader.Heal()
@@ -194,10 +219,10 @@ func TestWritesGoOnWithoutTheLeader(t *testing.T) {
 	slices.Sort(killed)
 	slices.Sort(cut)
 	t.Logf("outages: killed %v, cut off %v", killed, cut)
-	if median := killed[len(killed)/2]; median > killedWithin {
+	if median := killed[len(killed)/2]; median > room*killedWithin {
 		t.Errorf("writes stood still for %v in the median when the leader was killed", median)
 	}
-	if most := killed[len(killed)-1]; most > killedAtMost {
+	if most := killed[len(killed)-1]; most > room*killedAtMost {
 		t.Errorf("writes stood still for %v when the leader was killed", most)
 	}
 }

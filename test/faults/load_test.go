@@ -40,7 +40,7 @@ const (
 	clients    = 8
 	postWithin = 3 * time.Second // then the next node is asked
 	retryAfter = 20 * time.Millisecond
-	healWithin = 60 * time.Second
+	healWithin = 3 * time.Minute
 )
 
 // load is clients that post pins through all nodes, and what they were told.

@@ -12,7 +12,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // pinnedWithin bounds how long the content may take to be pinned.
-const pinnedWithin = 30 * time.Second
+const pinnedWithin = 2 * time.Minute
 
 // TestSmokeThreeProcessesPinForeignContentAndSurviveOne promises that three processes pin
 // content of a foreign peer and all list it, and that two of them serve and pin on after the
