@@ -143,7 +143,7 @@ func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	p.visit("/buckets/albums")
 	p.shows("Password")
 	p.keys(email, "\t", password, "\r")
-	p.shows("Object keys that begin with")
+	p.shows("Object key begins with")
 	file := write(t, t.TempDir(), "hello.txt", []byte("hello"))
 	p.choose(`[name=file]`, file)
 	p.tabTo("BUTTON  Upload")
