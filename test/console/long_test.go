@@ -106,7 +106,7 @@ func (p *tab) uploadLong(node *harness.Node, summary string, size int64, amid fu
 	if err != nil {
 		p.t.Fatalf("%s: %v", summary, err)
 	}
-	p.t.Logf("%s It took %v, %.1f MiB/s; %d looks\nbefore: %v\nmost:   %v\nafter:  %v", summary, took.Round(100*time.Millisecond),
+	p.t.Logf("%s It took %v, %.1f MiB/s; %d samples\nbefore: %v\nmost:   %v\nafter:  %v", summary, took.Round(100*time.Millisecond),
 		float64(size)/(1<<20)/took.Seconds(), samples, before, most, p.memory(node))
 	if !through {
 		p.t.Error("the upload ended before it was paused and resumed")
