@@ -378,7 +378,8 @@ func (s *Session) letGo(ctx context.Context, cids []cid.Cid) {
 	}
 }
 
-// current returns the bitswap session. It starts one if there is none.
+// current returns the bitswap session, and starts one if there is none. Before that it waits until an
+// origin is connected or all have failed once, for at most originHeadStart.
 func (s *Session) current(ctx context.Context) (exchange.Fetcher, error) {
 	t := time.NewTimer(originHeadStart)
 	defer t.Stop()

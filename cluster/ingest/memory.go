@@ -293,8 +293,9 @@ func (m *memory) has(p *share) int64 {
 	return m.held - m.handed
 }
 
-// begin takes memory for the first piece of the body, and waits for it if necessary. paid is how
-// many of these bytes are from the share rest.
+// begin takes memory for the first piece of the body: from bodies.first, or from bodies.rest if first
+// is full. If both are full, it waits for first. paid is the number of bytes taken from rest, which is
+// firstPiece or 0.
 func (m *memory) begin() (paid int, err error) {
 	o := m.of
 	begun, held := int64(firstPiece), int64(0)

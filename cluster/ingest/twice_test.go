@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// A node that drops blocks of a put's first attempt while the second comes says that it keeps the content only when
-// it has all of it. A stream breaks with the first blocks of a put, which comes again over another one, under the
+// A node confirms content only if it has every block, also if it drops the blocks of a broken attempt while the put
+// is sent again. The stream of the put breaks after the first blocks, and the put comes over another stream under the
 // same name.
 func TestABlockThatTheFirstAttemptTakesAwayIsNotCounted(t *testing.T) {
 	for _, self := range []bool{true, false} {

@@ -56,8 +56,9 @@ func (m member) hear(ctx context.Context, cids []cid.Cid, heard func(), fn func(
 	return m.peer.GetBlocksHearing(ctx, m.id, cids, heard, fn)
 }
 
-// originsFirst is the source for the root block of new content. It asks the origins, and after
-// the pause alone it also asks the members. The state knows no member with the content, so asking
+// originsFirst is the source for the root block of new content. At first it asks the origins only. If
+// the block has not come within the time in the field alone, it also asks the members, one after the
+// other. The state knows no member with the content, so asking
 // all members first would fail for almost every pin. A member may have the block nevertheless,
 // because it was imported there or is a part of other content. originsFirst returns all other
 // blocks as missing, so that the fetch asks its next sources, the members.

@@ -36,8 +36,8 @@ func equal(t *testing.T, d Detail, want ...string) {
 	}
 }
 
-// A pin has a history of its steps from the first read of its detail on, also while nobody reads, and its replacement
-// continues it.
+// A pin has a history of its steps from the first read of its detail on. The node also records steps that come within
+// traceFor after the last read, and a replacement continues the history.
 func TestAPinThatIsReadHasAHistory(t *testing.T) {
 	watched(t, func(t *testing.T, w *world) {
 		r, unread := w.create(t, alice, raw("a")), w.create(t, alice, raw("b"))

@@ -150,7 +150,7 @@ func (s *packedSearch) tail() (ok bool, err error) {
 	return n <= maxTail, err
 }
 
-// chunks lists the matches among all packed names, newest first.
+// chunks lists the pinned pins with matching packed names in the time range of the query, newest first.
 func (s *packedSearch) chunks() error {
 	prefix := chunksOf(s.account)
 	var gone []byte

@@ -141,8 +141,8 @@ func TestRottenEntryIsNamedAndNotReturned(t *testing.T) {
 	}
 }
 
-// A write to a Raft log whose file is gone or replaced fails, and breaks the log for all later writes. The file that
-// is open would take the write: the node has to begin again.
+// A write to a Raft log whose file was removed or replaced fails, and so do all later writes. The open file would still
+// accept them, but the next start would not find them, so the process has to end.
 func TestALogWhoseFileIsGoneIsBroken(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, path string){
 		"removed":        func(t *testing.T, path string) { must(t, os.Remove(path)) },

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Each test, benchmark and fuzz target that a document names is in the source, so that a promise in docs/ can be
-// looked up.
+// Each test, benchmark and fuzz target that README, CONTRIBUTING or a page of docs/ names is in the source, so that a
+// promise can be looked up.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	const root = "../.."
 	declared := map[string]bool{}
