@@ -378,7 +378,7 @@ func TestANodeThatStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.handler = h
-	if status, body := w.browser().get("/pins"); status != http.StatusServiceUnavailable || !strings.Contains(body, "waiting for a leader") {
+	if status, body := w.browser().get("/pins"); status != http.StatusServiceUnavailable || !strings.Contains(body, "Waiting for a leader") {
 		t.Errorf("a page is answered with %d: %s", status, body)
 	}
 	if status, _ := w.browser().get("/healthz"); status != http.StatusOK {

@@ -46,7 +46,7 @@ func TestAnAdministratorDisablesAnAccount(t *testing.T) {
 	alice.post(page, page+"/disabled", url.Values{"disabled": {"no"}})
 	bob.signIn("bob")
 	self := "/users/" + string(w.account("alice"))
-	if answer := alice.post(self, self+"/disabled", url.Values{"disabled": {"yes"}}); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), "another administrator") {
+	if answer := alice.post(self, self+"/disabled", url.Values{"disabled": {"yes"}}); answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), "Another administrator") {
 		t.Errorf("the own account: %d: %s", answer.Code, answer.Body)
 	}
 	if _, body := alice.get(self); strings.Contains(body, "Disable this account") {

@@ -41,7 +41,7 @@ func TestAnAdministratorSeesKeysAndSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, body := b.get("/users/" + string(w.account("bob")))
-	for _, want := range []string{"laptop of bob", `data-label="May"><span title="` + keys[0].Scope + `">read</span>`, "<h2>Sessions</h2>", "may store: 500 MiB"} {
+	for _, want := range []string{"laptop of bob", `data-label="Access"><span title="` + keys[0].Scope + `">read</span>`, "<h2>Sessions</h2>", "may store: 500 MiB"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page does not have %s: %s", want, body)
 		}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -29,6 +31,7 @@ func functions(version string) template.FuncMap {
 		"iso":         isoText,
 		"time":        func(m state.Millis) time.Time { return m.Time() },
 		"count":       func(n uint64) string { return count(n) },
+		"digits":      grouped,
 		"used":        func(q state.Quota) uint64 { return q.Used() },
 		"number":      func(n int) string { return count(n) },
 		"unlimited":   func(bytes uint64) bool { return bytes == state.Unlimited },
@@ -41,6 +44,7 @@ func functions(version string) template.FuncMap {
 		"since":     func(t time.Time) string { return span(time.Since(t)) },
 		"span":      span,
 		"skew":      skewText,
+		"sentence":  sentence,
 		"perSecond": func(rate float64) string { return bytesText(uint64(rate/60)) + "/s" },
 		"perMinute": func(rate float64) string { return count(int64(math.Ceil(rate))) },
 		"copyShape": func(p state.Phase) state.Status { return copyShapes[p] },
@@ -51,6 +55,23 @@ func functions(version string) template.FuncMap {
 
 // maxSize is the largest size that parseSize accepts, in bytes: 1 EiB.
 const maxSize = 1 << 60
+
+// sentence returns the text of an error, which begins with a small letter and has no full stop, as a
+// sentence for people.
+func sentence(text string) string {
+	if text == "" {
+		return ""
+	}
+	if rest, ok := strings.CutPrefix(text, "cid "); ok {
+		text = "The CID " + rest
+	}
+	first, size := utf8.DecodeRuneInString(text)
+	text = string(unicode.ToUpper(first)) + text[size:]
+	if !strings.ContainsRune(".:!?", rune(text[len(text)-1])) {
+		text += "."
+	}
+	return text
+}
 
 // shortLen is the length to which short shortens a CID or an id, in characters.
 const shortLen = 14
@@ -98,7 +119,11 @@ func sizeText(decimal string) string {
 
 // count formats a number with separators between groups of three digits.
 func count[N ~int | ~int64 | ~uint64](n N) string {
-	text := fmt.Sprint(n)
+	return grouped(fmt.Sprint(n))
+}
+
+// grouped returns a whole number in decimal digits with separators between groups of three digits.
+func grouped(text string) string {
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
 		text = text[:i] + "," + text[i:]
 	}

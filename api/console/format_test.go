@@ -70,3 +70,24 @@ func TestScriptsFormatInOnePlace(t *testing.T) {
 		}
 	}
 }
+
+// The text of an error is a sentence on a page: it begins with a capital letter and ends with a full stop.
+func TestErrorsAreSentences(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "the password is empty": "The password is empty.", "Wait a minute.": "Wait a minute.", `"x" is not a size: write 2 TiB`: `"x" is not a size: write 2 TiB.`,
+		`cid "x" is not a valid CID`: `The CID "x" is not a valid CID.`, "über 5 €": "Über 5 €.", "0 stored, 1 not stored:": "0 stored, 1 not stored:",
+	} {
+		if got := sentence(text); got != want {
+			t.Errorf("%q is %q, not %q", text, got, want)
+		}
+	}
+}
+
+// Amounts of any length have a separator before each three digits.
+func TestDigitsAreGrouped(t *testing.T) {
+	for text, want := range map[string]string{"": "", "7": "7", "1000": "1,000", "-1000": "-1,000", "123456789012345678901": "123,456,789,012,345,678,901"} {
+		if got := grouped(text); got != want {
+			t.Errorf("%q is %q, not %q", text, got, want)
+		}
+	}
+}

@@ -43,8 +43,8 @@ func TestTheLedgerIsShownAndCorrected(t *testing.T) {
 		"Credits are a whole":   {"kind": {"grant"}, "credits": {"1.5"}},
 		"Choose whether":        {"kind": {"charge"}, "credits": {"-1"}},
 		"is another one":        {"kind": {"grant"}, "credits": {"7"}, "posting": {"g"}},
-		"a posting has 1 to":    {"kind": {"grant"}, "credits": {"0"}},
-		"only charges and corr": {"kind": {"grant"}, "credits": {"-1"}},
+		"A posting has 1 to":    {"kind": {"grant"}, "credits": {"0"}},
+		"Only charges and corr": {"kind": {"grant"}, "credits": {"-1"}},
 	} {
 		if status, body := post(form); status != http.StatusBadRequest || !strings.Contains(body, want) {
 			t.Errorf("%v is answered with %d, without %q", form, status, want)

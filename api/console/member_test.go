@@ -84,7 +84,7 @@ func TestTheDrainOfAMemberHasARate(t *testing.T) {
 		{members.Drain{Roots: 1, Bytes: &bytes, Rate: &members.DrainRate{}}, []string{"1 content moves", "12 GiB", "nothing moved", "not known<"}},
 		{
 			members.Drain{Roots: 4312, Bytes: &bytes, Rate: &members.DrainRate{RootsPerMinute: 229.5, BytesPerMinute: 600 << 20, Left: 20*time.Minute + 34*time.Second}},
-			[]string{"230 a minute, 10 MiB/s", "20 minutes"},
+			[]string{"230 contents a minute, 10 MiB/s", "20 minutes"},
 		},
 		{members.Drain{Bytes: new(uint64)}, []string{"holds nothing any more"}},
 	} {
@@ -94,7 +94,7 @@ func TestTheDrainOfAMemberHasARate(t *testing.T) {
 			}
 		}
 		status, body := b.get(memberPath("n3"))
-		for _, want := range append(tc.want, `<div id="drain" data-live="cluster">`, "Give it content again") {
+		for _, want := range append(tc.want, `<div id="drain" data-live="cluster">`, "End the drain and give it content again") {
 			if !strings.Contains(body, want) {
 				t.Errorf("%+v is answered with %d without %q: %s", tc.drain, status, want, body)
 			}
@@ -102,7 +102,7 @@ func TestTheDrainOfAMemberHasARate(t *testing.T) {
 	}
 }
 
-// The page of a member that is down tells when it was last heard, and not how it was then.
+// The page of a member that is suspect or down tells when it was last heard and what follows, and that of one that is down not how it was then.
 func TestAMemberThatIsDownWasLastHeard(t *testing.T) {
 	w, b := administrator(t)
 	load := members.Load{Started: 1, Silent: 3 * time.Minute, Busy: true, Queue: 7}
@@ -115,7 +115,7 @@ func TestAMemberThatIsDownWasLastHeard(t *testing.T) {
 	for of, down := range map[string]bool{"alive": false, "suspect": false, "down": true} {
 		load.State = of
 		_, body := b.get(memberPath("n3"))
-		if strings.Contains(body, heard) != down || strings.Contains(body, busy) == down || strings.Contains(body, uptime) == down {
+		if strings.Contains(body, heard) != (of != "alive") || strings.Contains(body, "Start it again") != down || strings.Contains(body, busy) == down || strings.Contains(body, uptime) == down {
 			t.Errorf("%s: %s", of, body)
 		}
 	}

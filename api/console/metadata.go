@@ -149,7 +149,7 @@ func (s *surface) changeMetadata(c *call) error {
 		},
 	})
 	if errors.Is(err, state.ErrPrecondition) {
-		return s.refuseMetadata(c, http.StatusConflict, f, "The object has changed since you opened this page, so nothing was changed. The page shows it as it is now, and the form has what you entered.")
+		return s.refuseMetadata(c, http.StatusConflict, f, "The object has changed since you opened this page, so nothing was changed. The page shows it as it is now, and the form has what you entered. Save again to apply it to the present object.")
 	}
 	if problem := refusedObject(err); problem != "" {
 		return s.refuseMetadata(c, http.StatusBadRequest, f, problem)

@@ -141,6 +141,9 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 		_, err := io.WriteString(w, t.Detail)
 		return err //nolint:wrapcheck // the client has left
 	}
+	if t.Detail == web.NoSuchRoute().Answer.Detail {
+		t.Detail = "" // the title says it
+	}
 	v := view{Title: t.What, Colours: coloursOf(r, s.Limits.Scheme(r) == "https"), Data: t}
 	// Who has a session keeps the navigation, by the state of this node: an error costs the
 	// cluster nothing, since no rate bounds how often there is one.

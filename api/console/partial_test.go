@@ -47,7 +47,7 @@ func TestAMoveThatIsHalfDoneSaysSo(t *testing.T) {
 		b.signIn("alice")
 		answer := b.post("/buckets", addressOf("object/move", "photos", "one.txt", ""), url.Values{"to": {"two.txt"}})
 		body := answer.Body.String()
-		if answer.Code != want || !strings.Contains(body, "the copy &#34;two.txt&#34; was made") || strings.Contains(body, "Nothing was changed") {
+		if answer.Code != want || !strings.Contains(body, "The copy &#34;two.txt&#34; was made") || strings.Contains(body, "Nothing was changed") {
 			t.Errorf("%v: %d %s", err, answer.Code, body)
 		}
 		if keys := w.keys("photos"); len(keys) != 2 {

@@ -27,7 +27,7 @@ func TestPaymentsAreShownToAdministrators(t *testing.T) {
 	if strings.Contains(body, "photos/50<") {
 		t.Error("the page has the first payment of the next")
 	}
-	if _, last := alice.get("/payments?cursor=100"); !strings.Contains(last, "photos/119") || strings.Contains(last, `rel="next"`) || !strings.Contains(last, ">Newest<") {
+	if _, last := alice.get("/payments?cursor=100"); !strings.Contains(last, "photos/119") || strings.Contains(last, `rel="next"`) || !strings.Contains(last, ">Newest payments<") {
 		t.Errorf("the last page: %s", last)
 	}
 	_, file := alice.get("/payments.csv")

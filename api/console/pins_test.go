@@ -149,7 +149,7 @@ func TestThePageOfAPinHasItsCopiesAndItsHistory(t *testing.T) {
 		t.Fatalf("%d %s", status, body)
 	}
 	shows("/pins", `<td class="minor"><span class="muted">no node</span></td>`)
-	shows(pathOf(pin), "waiting for 3 nodes", "</svg>waiting</span>", ">Added</td>", `href="ipfs://`+pin.CID+`"`)
+	shows(pathOf(pin), "waiting for 3 nodes", "</svg>waiting</span>", ">added</td>", `href="ipfs://`+pin.CID+`"`)
 	report := func(node state.NodeID, phase state.Phase, reason string) {
 		t.Helper()
 		root, err := cid.Decode(pin.CID)

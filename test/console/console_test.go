@@ -480,7 +480,7 @@ func TestAnAppGetsAKey(t *testing.T) {
 	p := b.open(t, c.Followers()[0].ConsoleURL())
 	p.expect("400")
 	p.visit("/get-key?redirect=" + url.QueryEscape("https://evil.example/done"))
-	p.shows("no app is registered")
+	p.shows("No app is registered")
 	p.visit("/get-key?state=7&redirect=" + url.QueryEscape(program.URL+"/done?from=console"))
 	p.shows("Password")
 	p.enter(`[name=email]`, email)
@@ -501,5 +501,5 @@ func TestAnAppGetsAKey(t *testing.T) {
 	}
 	c.Nodes[0].CLI("app", "rm", "backup", "--yes")
 	p.visit("/get-key?redirect=" + url.QueryEscape(program.URL+"/done"))
-	p.shows("no app is registered")
+	p.shows("No app is registered")
 }

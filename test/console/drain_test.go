@@ -68,6 +68,6 @@ func TestADrainIsWatched(t *testing.T) {
 	p.mark()
 	other.Restart()
 	comes("It holds nothing any more")
-	p.press("Give it content again")
+	p.press("End the drain and give it content again")
 	p.shows("See what a drain moves")
 }

@@ -65,6 +65,7 @@ func TestAPageShowsChangesAsTheyHappen(t *testing.T) {
 	page := b.open(t, list.base)
 	page.visit("/pins/" + second.RequestID)
 	page.shows("Copies")
+	ask(page, chromedp.Evaluate[bool](`document.querySelector("#pin details").open = true`))
 	page.mark()
 	if root := strings.TrimSpace(other.CLI("add", content)); root != arriving {
 		t.Fatalf("the content is %q", root)
@@ -76,6 +77,9 @@ func TestAPageShowsChangesAsTheyHappen(t *testing.T) {
 	page.shows("verified")
 	page.shows("pinned")
 	page.marked()
+	if !ask(page, chromedp.Evaluate[bool](`document.querySelector("#pin details").open`)) {
+		t.Error("the details that were open are closed")
+	}
 	harness.Eventually(t, stepTimeout, "the browser has one stream", func() (bool, error) {
 		open := 0.0
 		for _, n := range c.Nodes {

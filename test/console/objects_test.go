@@ -240,7 +240,7 @@ func TestAnObjectIsRenamedTaggedAndRestored(t *testing.T) {
 	p.press("Rename, move and tags")
 	p.enter(`[name=to]`, "essays/sea.txt")
 	p.picture("object-rename")
-	p.press("Move")
+	p.press("Rename or move")
 	p.shows("essays/sea.txt")
 	p.press("Rename, move and tags")
 	p.enter(`[name=tags]`, "draft=yes")

@@ -142,7 +142,7 @@ func TestAPersonSignsInAtAProvider(t *testing.T) {
 	p.press("Open the account")
 	p.shows("Recent pins")
 	p.visit(link("console", "link"))
-	p.shows("the account of local commands")
+	p.shows("the account of the command line")
 	p.picture("link-operator")
 	p.press("Sign in")
 	p.shows("Recent pins")
@@ -165,7 +165,7 @@ func TestAPersonSignsInAtAProvider(t *testing.T) {
 	}
 	p.expect("404")
 	p.visit(unused)
-	p.shows("this one-time link was used, has expired")
+	p.shows("This one-time link was used, has expired")
 	p.expect("403")
 	id.Expect(oidctest.Person{Subject: "2", Email: "eve@example.com"})
 	p.visit("/sign-in/test-id")

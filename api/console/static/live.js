@@ -13,11 +13,13 @@ let due = false
 // The answer to a form has no fingerprint, and stays as it is.
 const regions = () => main.dataset.seen ? [...document.querySelectorAll('[data-live]')] : []
 
-// show puts a new version of a region in its place. What was ticked and the focus stay.
+// show puts a new version of a region in its place. What was ticked or opened and the focus stay.
 function show(region, next) {
   const had = region.contains(document.activeElement) ? document.activeElement : null
   const ticked = new Set([...region.querySelectorAll(':checked')].map((e) => e.value))
   for (const box of next.querySelectorAll('[type=checkbox]')) box.checked = ticked.has(box.value)
+  const opened = new Set([...region.querySelectorAll('details[open] > summary')].map((e) => e.textContent))
+  for (const summary of next.querySelectorAll('details > summary')) summary.parentElement.open ||= opened.has(summary.textContent)
   region.replaceWith(next)
   prepare(next)
   if (!had) return
