@@ -215,8 +215,8 @@ func (s *beatSender) ask(ctx context.Context, id raft.ServerID, body []byte) (fo
 	return answer[4] == 1, nil
 }
 
-// answered records the time of a member's answer and calls also with the record of the member,
-// while mu is held.
+// answered records the time of a member's answer. While mu is held, it also calls the function also
+// with the record of the member.
 func (s *beatSender) answered(id raft.ServerID, also func(m *beaten, now time.Duration)) {
 	_, now := s.node.detector.current()
 	s.mu.Lock()

@@ -250,7 +250,8 @@ func unavailable(what string, cause error) error {
 // retry paces the attempts of one request.
 type retry struct{ *backoff.Backoff }
 
-// pause waits before the next attempt. changed ends the wait early.
+// pause waits before the next attempt. When changed is closed, the wait ends early and the next waits
+// are short again.
 func (r retry) pause(ctx context.Context, changed <-chan struct{}) error {
 	timer := time.NewTimer(r.NextBackOff())
 	defer timer.Stop()

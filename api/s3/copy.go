@@ -51,8 +51,8 @@ func sourceOf(h http.Header) (src source, err error) {
 }
 
 // guard returns a function that checks the source object of a copy. The function rejects a delete
-// marker, evaluates the conditional headers in h, sets src.found, and calls also unless it is
-// nil.
+// marker, sets src.found, and evaluates the conditional headers in h. If all of them hold, it calls
+// the function also, which may be nil.
 func (src *source) guard(h http.Header, also func(*state.Object)) func(*state.Object) error {
 	c := sourceConditionsOf(h)
 	return func(o *state.Object) error {

@@ -14,7 +14,8 @@ import (
 
 // Limits of the sign-ins that a node remembers.
 const (
-	// knownFor is how long a sign-in with a name from a network is remembered.
+	// knownFor is how long a node remembers that somebody has signed in with a given name from a given
+	// network.
 	knownFor = 30 * 24 * time.Hour
 	// maxKnown is the number of names that are remembered. The name with the oldest sign-in is
 	// forgotten first.

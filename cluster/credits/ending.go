@@ -68,8 +68,9 @@ func (l *Ledger) EndContent(ctx context.Context) error {
 	return nil
 }
 
-// dry returns accounts with ids above after whose grace period is over at the time now. last is
-// the value of after for the next call; empty means that there are no more accounts.
+// dry returns accounts whose grace period is over at the time now, in a page that begins with the first
+// id above the id after. last is the id after for the next page; empty means that there are no more
+// accounts.
 func (l *Ledger) dry(after state.AccountID, now state.Millis) (due []state.AccountID, last state.AccountID, err error) {
 	view, release := l.state.LocalView()
 	defer release()

@@ -215,9 +215,9 @@ func (none) Read(_ context.Context, c cid.Cid, _ func(int) []byte) ([]byte, erro
 	return nil, ipld.ErrNotFound{Cid: c}
 }
 
-// A read of a file whose leaves no reachable member has ends with ErrUnavailable. A fetch that is half done has the
-// root and not the leaves; that is no fault of this node, and the gateway answers with the error before the first
-// byte.
+// If this node has only the root of a file, as after half of a fetch, and no reachable member has the leaves, reading the
+// file fails with ErrUnavailable, because this node is not at fault. The first Read already fails, so the gateway can
+// answer with the error before the first byte.
 func TestAFileWithoutItsLeavesIsUnavailable(t *testing.T) {
 	open := func() *blocks.Store {
 		t.Helper()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// The answer of the one live member is found within two dials, although it is the last of many addresses that do not
-// answer.
+// The answer of the one live member is found within twice removalDial, although its address comes last, after many
+// that do not answer and one of another cluster.
 func TestWhoAnswersIsNotWaitedForBehindWhoDoesNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var addrs []string

@@ -233,7 +233,8 @@ func (d *describer) isDown(id state.NodeID) bool {
 	return d.down[id]
 }
 
-// addressesOf returns the addresses of a node as public does, or nil if it has left the cluster.
+// addressesOf returns the addresses of a node for clients, as the function public selects and orders
+// them. It returns nil if the node has left the cluster.
 func (d *describer) addressesOf(id state.NodeID) ([]string, error) {
 	if addrs, ok := d.addresses[id]; ok {
 		return addrs, nil

@@ -130,7 +130,8 @@ func (d *dispatcher) yield(now time.Time, r room) {
 }
 
 // heaviest returns the oldest fetch of the account with the most running fetches. It considers
-// only accounts with at least least running fetches, and fetches that have run for RotateAfter.
+// only accounts that have the number least of running fetches or more, and fetches that have run for
+// RotateAfter.
 // It returns nil if there is none.
 func (d *dispatcher) heaviest(now time.Time, least int) (oldest *run) {
 	for r := range d.running {

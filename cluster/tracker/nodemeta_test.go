@@ -143,8 +143,9 @@ func TestAPauseIsNeverLongerThanTheLongest(t *testing.T) {
 	})
 }
 
-// A root that is held after a start has no record of attempts. A process may end between the seal and the news of it,
-// and one that held the content may have recorded attempts to mend it.
+// After a start, no record of attempts is left for a root whose content is complete on this node. Such a record remains
+// if the process ended after it had sealed the content and before it had reported that, or while it repaired content
+// that the state records as held.
 func TestHeldRootsHaveNoMetadata(t *testing.T) {
 	for name, phase := range map[string]state.Phase{"not reported yet": state.Assigned, "held": state.Held} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ func someStatus() client.Status {
 }
 
 // `status` prints a cluster as the golden files have it, with and without colours and without a leader. Its URLs have
-// https if the node has TLS. The JSON has no field that scripts do not know.
+// https if the node has TLS. The JSON omits the fields tls and admin, which are not in the contract with scripts.
 func TestStatusForPeople(t *testing.T) {
 	var plain, painted, alone bytes.Buffer
 	writeStatus(&plain, false, someStatus())

@@ -145,7 +145,8 @@ balance after it. A posting never changes: a correction is a posting of its own.
 	return cmd
 }
 
-// postings returns the newest limit entries of the ledger of an account, or all if limit is 0. If
+// postings returns the newest entries of the ledger of an account: as many as limit says, or all if
+// limit is 0. If
 // after is not 0, it returns only entries that are older than the entry with that sequence
 // number.
 func postings(ctx context.Context, o operator, email string, after uint64, limit uint) (rows []client.Posting, err error) {

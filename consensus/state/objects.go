@@ -152,8 +152,8 @@ func (v View) Objects(b *Bucket, q ObjectsQuery) (ObjectsPage, error) {
 	return page, nil
 }
 
-// back reads a page in reverse order: the entries below the key or common prefix below, or the
-// last entries if it is empty.
+// back reads a page in reverse order: the entries that sort before the key or common prefix in the
+// parameter below, or the last entries if that is empty.
 func (w *rolling) back(below string, page *ObjectsPage) error {
 	begin, end := w.at(w.prefix), w.at(w.prefix).end()
 	if below != "" {

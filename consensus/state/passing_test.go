@@ -38,7 +38,8 @@ func (p *passing) Scan(lower, upper []byte, reverse bool, fn func(k, v []byte) (
 	return err
 }
 
-// Pins of one CID that are deleted in order, or fail, have scans pass at most eight deleted rows for each pin.
+// If MaxSettle pins of one CID are deleted in the order of their ids, or all fail at once, scans pass at most eight
+// deleted rows per pin on average.
 func TestLettingGoOfPopularContentCostsTheSameForEach(t *testing.T) {
 	const most = 8 * MaxSettle
 	m := rich(t, Unlimited)

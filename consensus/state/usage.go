@@ -154,8 +154,8 @@ func (v *NoteUsage) number(tx Tx) (fresh bool, err error) {
 // Counted returns the Number of a node's last NoteUsage that was applied.
 func (v View) Counted(id NodeID) (uint64, error) { return counter(v.r, countedKey(id)) }
 
-// removeUsage removes the usage records of an account that are at least UsageDays older than the
-// day before.
+// removeUsage removes the usage records of an account that are UsageDays or more older than the day in
+// the parameter before.
 func removeUsage(tx Tx, a AccountID, before Day) error {
 	all, err := (View{r: tx}).Usage(a, 0)
 	if err != nil {

@@ -108,7 +108,7 @@ func (s *splitter) NextBytes() ([]byte, error) {
 	return append([]byte(nil), data[:n]...), nil
 }
 
-// fill reads least bytes or more, or fewer if the reader returns an error. Only io.EOF is the
+// fill reads until b has at least as many bytes as least says, or until the reader returns an error. Only io.EOF is the
 // end of the content. fill does not use io.ReadFull, which returns io.ErrUnexpectedEOF at the
 // end of the content: a reader returns the same error for a body that was cut off.
 func (s *splitter) fill(b []byte, least int) (n int) {

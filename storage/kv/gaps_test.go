@@ -41,8 +41,8 @@ func pop(t testing.TB, s *Store) (key string) {
 	return key
 }
 
-// A store remembers where the front of a queue is, and finds rows that come back before it. So a scan from the front
-// does not pass the deleted rows. It remembers at most maxGaps gaps.
+// A store remembers the gap of deleted rows at the front of a queue, so a scan from the front does not pass them again.
+// A row that is set inside the gap is still found. The store remembers at most maxGaps gaps.
 func TestTheFrontOfAQueueIsRemembered(t *testing.T) {
 	const rows = 1000
 	s := queued(t, rows)
