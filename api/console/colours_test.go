@@ -1,11 +1,62 @@
 package console
 
 import (
+	"fmt"
+	"io/fs"
+	"math"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 )
+
+// luminance returns the relative luminance of a colour as WCAG 2.2 defines it.
+func luminance(t *testing.T, colour string) float64 {
+	t.Helper()
+	var rgb [3]uint8
+	if _, err := fmt.Sscanf(colour, "#%02x%02x%02x", &rgb[0], &rgb[1], &rgb[2]); err != nil {
+		t.Fatalf("%q: %v", colour, err)
+	}
+	sum := 0.0
+	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
+		c := float64(rgb[i]) / 255
+		if c <= 0.04045 {
+			sum += weight * c / 12.92
+		} else {
+			sum += weight * math.Pow((c+0.055)/1.055, 2.4)
+		}
+	}
+	return sum
+}
+
+// In light and in dark, text has a contrast of at least 4.5:1 with what is behind it, and the edge of a field one of at
+// least 3:1 (WCAG 2.2, 1.4.3 and 1.4.11).
+func TestColoursHaveContrast(t *testing.T) {
+	text, err := fs.ReadFile(files, "static/tokens.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemes := strings.Split(string(text), "--ink:")[1:]
+	if len(schemes) != 3 {
+		t.Fatalf("there are %d schemes", len(schemes))
+	}
+	for i, scheme := range schemes {
+		colours := map[string]string{}
+		for _, found := range regexp.MustCompile(`--([a-z-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch("--ink:"+scheme, -1) {
+			colours[found[1]] = found[2]
+		}
+		least := map[string]float64{"ink": 4.5, "muted": 4.5, "accent": 4.5, "good": 4.5, "busy": 4.5, "wait": 4.5, "bad": 4.5, "edge": 3}
+		for name, ratio := range least {
+			for _, ground := range []string{"ground", "raised"} {
+				a, b := luminance(t, colours[name]), luminance(t, colours[ground])
+				if got := (max(a, b) + 0.05) / (min(a, b) + 0.05); got < ratio {
+					t.Errorf("scheme %d: %s on %s has a contrast of %.2f", i, name, ground, got)
+				}
+			}
+		}
+	}
+}
 
 // A browser keeps the colours that the person chose, on every page, and has those of the system again
 // when the person wants that.

@@ -212,7 +212,8 @@ func TestAnAdministratorChangesAccounts(t *testing.T) {
 		{"allowance", "allowance", "2 GiB", "2 GiB", http.StatusOK},
 		{"password", "password", "x", "password", http.StatusBadRequest},
 		{"password", "password", "password of bob", "sessions ended", http.StatusOK},
-		{"admin", "admin", "yes", "Done.", http.StatusOK},
+		{"admin", "admin", "yes", "The account is an administrator now.", http.StatusOK},
+		{"admin", "admin", "no", "The account is no administrator any more.", http.StatusOK},
 		{"remove", "email", "bob@example.org", "Nothing was removed", http.StatusBadRequest},
 		{"remove", "email", "carol@example.org", "", http.StatusSeeOther},
 	} {

@@ -70,7 +70,7 @@ func TestTheLedgerIsShownAndCorrected(t *testing.T) {
 	if status, other := alice.get(page + "/ledger.csv"); status != http.StatusOK || other != file {
 		t.Errorf("the file for administrators is %d %q", status, other)
 	}
-	if _, own := alice.get("/usage"); strings.Contains(own, "welcome") || !strings.Contains(own, "No credits were granted yet. An administrator grants them") {
+	if _, own := alice.get("/usage"); strings.Contains(own, "welcome") || !strings.Contains(own, "No credits were granted yet. Ask the operator of this service") {
 		t.Errorf("the page of Alice is %s", own)
 	}
 	if _, body := alice.get("/users/" + string(w.account("alice"))); strings.Contains(body, "An administrator grants them") || !strings.Contains(body, "Grant some below.") {

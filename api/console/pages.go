@@ -125,6 +125,12 @@ type trouble struct {
 	Do     string // what the user can do about it
 }
 
+// errorData has the data of an error page.
+type errorData struct {
+	trouble
+	Next link // the page to go on with
+}
+
 // failed answers an error with an error page, or with plain text if a script sent the request.
 func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) error {
 	t := troubleOf(err)
@@ -144,7 +150,7 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 	if t.Detail == web.NoSuchRoute().Answer.Detail {
 		t.Detail = "" // the title says it
 	}
-	v := view{Title: t.What, Colours: coloursOf(r, s.Limits.Scheme(r) == "https"), Data: t}
+	v := view{Colours: coloursOf(r, s.Limits.Scheme(r) == "https")}
 	// Who has a session keeps the navigation, by the state of this node: an error costs the
 	// cluster nothing, since no rate bounds how often there is one.
 	if s.Accounts != nil {
@@ -154,6 +160,15 @@ func (s *surface) failed(w http.ResponseWriter, r *http.Request, err error) erro
 			v.Email, v.Admin, v.Token = who.Email, who.Admin, c.formToken()
 		}
 	}
+	next := link{"To the overview", "/"}
+	if own != nil && own.Answer.Reason == reasonSignIn {
+		if v.Email != "" {
+			t.What, t.Do = "The sign-in failed", "You are still signed in as "+v.Email+"."
+		} else {
+			next = link{"To the sign-in page", "/sign-in"}
+		}
+	}
+	v.Title, v.Data = t.What, errorData{t, next}
 	return s.render(w, t.Status, "error", v)
 }
 
@@ -186,7 +201,7 @@ func troubleOf(err error) trouble {
 		t := trouble{Status: own.Answer.Status, What: http.StatusText(own.Answer.Status), Detail: own.Answer.Detail}
 		switch {
 		case own.Answer.Reason == reasonSignIn:
-			t.What, t.Do = "You were not signed in", "Go to the sign-in page and try again, or sign in with a password or at another provider."
+			t.What, t.Do = "You were not signed in", "Try again, or sign in with a password or at another provider."
 		case t.Status == http.StatusNotFound:
 			t.What, t.Do = "There is no such page", "The address may be mistyped, or what it showed was deleted."
 		case t.Status == http.StatusTooManyRequests:
@@ -240,10 +255,17 @@ func (s *surface) securityText(c *call) error {
 	return err //nolint:wrapcheck // the client has left
 }
 
+// statusData has the data of the status page.
+type statusData struct {
+	Ready bool
+	At    time.Time // when the node looked
+}
+
 // status serves a page that tells everybody whether the node can serve.
 func (s *surface) status(c *call) error {
-	if s.Health.Ready(c.ctx) != nil {
-		return s.render(c.w, http.StatusServiceUnavailable, "status", view{Title: "Not available"})
+	d := statusData{Ready: s.Health.Ready(c.ctx) == nil, At: time.Now()}
+	if !d.Ready {
+		return s.render(c.w, http.StatusServiceUnavailable, "status", view{Title: "Not available", Data: d})
 	}
-	return s.render(c.w, http.StatusOK, "status", view{Title: "Available", Data: true})
+	return s.render(c.w, http.StatusOK, "status", view{Title: "Available", Data: d})
 }

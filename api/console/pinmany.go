@@ -1,9 +1,11 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -25,16 +27,19 @@ const (
 
 // outcome is the result of a change of one of many pins.
 type outcome struct {
-	What    string // the entered line, or the name or CID of the pin
+	What    string // the name or the CID of the pin, or the entered line if no pin was added
+	CID     string // CID of a pin that was added; empty otherwise
+	Line    string // the entered line; empty if none was entered
 	Path    string // path of the page of the pin; empty if there is none
 	Problem string // why the change failed; empty for success
 }
 
 // manyData is the data of the page after a change of many pins.
 type manyData struct {
-	Done     string // the change in the past tense, such as "deleted"
-	Outcomes []outcome
-	Failed   int // number of outcomes with a Problem
+	Done     string    // the change in the past tense, such as "deleted"
+	Outcomes []outcome // the failures first
+	Failed   int       // number of outcomes with a Problem
+	Again    string    // the lines that failed, to correct them; empty if none was entered
 }
 
 // each calls change for each of many pins, up to manyAtOne at the same time, and answers with a
@@ -61,12 +66,27 @@ func (s *surface) each(c *call, done string, all []outcome, change func(i int) (
 	}
 	_ = group.Wait() // each has its own error
 	d := manyData{Done: done, Outcomes: all}
-	for _, o := range all {
-		if o.Problem != "" {
-			d.Failed++
+	var again []string
+	for i := range all {
+		if all[i].Problem == "" {
+			continue
+		}
+		d.Failed++
+		if all[i].Line != "" {
+			again = append(again, all[i].Line)
 		}
 	}
+	d.Again = strings.Join(again, "\n")
+	slices.SortStableFunc(all, func(a, b outcome) int { return cmp.Compare(rank(a), rank(b)) })
 	return s.show(c, http.StatusOK, "pins-done", "Pins", "pins", d)
+}
+
+// rank returns the place of an outcome in the list: failures come first.
+func rank(o outcome) int {
+	if o.Problem != "" {
+		return 0
+	}
+	return 1
 }
 
 // createPins serves POST /pins/create-many. It creates one pin for each line of the form, which
@@ -76,7 +96,7 @@ func (s *surface) createPins(c *call) error {
 	entered := c.r.PostForm.Get("lines")
 	for line := range strings.Lines(entered) {
 		if line = strings.TrimSpace(line); line != "" {
-			all = append(all, outcome{What: line})
+			all = append(all, outcome{What: line, Line: line})
 		}
 	}
 	switch n := len(all); {
@@ -95,7 +115,11 @@ func (s *surface) createPins(c *call) error {
 		if err != nil {
 			return pins.Record{}, err
 		}
-		return s.Pins.Create(c.asking(c.ctx), c.who.Account, r)
+		pin, err := s.Pins.Create(c.asking(c.ctx), c.who.Account, r)
+		if err == nil {
+			all[i].What, all[i].CID = cmp.Or(name, "unnamed"), pin.CID
+		}
+		return pin, err
 	})
 }
 

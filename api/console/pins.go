@@ -26,6 +26,7 @@ type pinsData struct {
 	Holders  [][]string // for each row, the names of the nodes that store its complete content
 	Next     string     // address of the next page; empty if there is none
 	Export   string     // address of the same list as a file
+	Pinning  string     // address of the Pinning Service API; empty if there is none
 	Form     pinForm
 	Error    string
 
@@ -80,7 +81,7 @@ func (s *surface) showPinsOf(c *call, status int, d pinsData) error {
 	if err != nil {
 		return err
 	}
-	d.Filter, d.Export = f, "/pins/export?"+f.values().Encode()
+	d.Filter, d.Export, d.Pinning = f, "/pins/export?"+f.values().Encode(), s.endpoints(c).Pinning
 	if d.Total, d.Rows, err = s.Pins.List(c.ctx, c.who.Account, q); err != nil {
 		return err
 	}

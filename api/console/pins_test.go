@@ -190,7 +190,8 @@ func TestThePageOfAPinLinksToTheGateway(t *testing.T) {
 	}
 }
 
-// Of many pins each has a line with its own result, and pins of others are absent ones.
+// Of many pins each has a line with its own result, the failures first, and pins of others are absent ones. Lines that
+// failed are there to be corrected.
 func TestManyPinsAreChangedAtOnce(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
@@ -206,8 +207,8 @@ func TestManyPinsAreChangedAtOnce(t *testing.T) {
 			}
 		}
 	}
-	done(b.post("/pins", "/pins/create-many", url.Values{"lines": {testCID(t, "one") + " the first\r\nnonsense\r\n\r\n" + testCID(t, "two") + "\r\n"}}),
-		"1 of 3 pins could not be added", "is not a valid CID")
+	added := b.post("/pins", "/pins/create-many", url.Values{"lines": {testCID(t, "one") + " the first\r\nnonsense\r\n\r\n" + testCID(t, "two") + "\r\n"}})
+	done(added, "1 of 3 pins could not be added", "<tbody>\n<tr><td>nonsense</td>", "is not a valid CID.</span>", ">the first</a>", `spellcheck="false">nonsense</textarea>`)
 	if names := w.names("alice"); !slices.Equal(names, []string{"", "the first"}) {
 		t.Errorf("there are %q", names)
 	}

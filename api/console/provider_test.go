@@ -196,8 +196,14 @@ func TestAProviderIsDown(t *testing.T) {
 	if status, _, _ := fresh.open("/sign-in/one"); status != http.StatusBadGateway {
 		t.Errorf("the start is answered with %d", status)
 	}
+	if _, _, body := fresh.open("/sign-in/one"); !strings.Contains(body, `<a href="/sign-in">To the sign-in page</a>`) || !strings.Contains(body, "<p>The provider does not answer as it should.</p>") {
+		t.Errorf("the start is answered with %s", body)
+	}
 	fresh.signIn("alice")
 	fresh.is("alice@example.org")
+	if _, _, body := fresh.open("/sign-in/one"); !strings.Contains(body, "You are still signed in as alice@example.org.") || strings.Contains(body, "You were not signed in") {
+		t.Errorf("in a session the start is answered with %s", body)
+	}
 }
 
 // The address of an account at a provider does not open it. Who signs in once more as before links it.

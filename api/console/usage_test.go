@@ -40,7 +40,7 @@ func TestUsageIsShown(t *testing.T) {
 	if want := "day,stored_bytes,requests\r\n" + today + ",0,"; status != http.StatusOK || !strings.HasPrefix(file, want) || strings.HasPrefix(file, want+"0") {
 		t.Errorf("the file is %q", file)
 	}
-	if _, body := b.get("/usage"); !strings.Contains(body, today) || !strings.Contains(body, "<rect") {
+	if _, body := b.get("/usage"); !strings.Contains(body, today) || !strings.Contains(body, "<rect") || !strings.Contains(body, "<strong>0 B of 500 MiB</strong>") {
 		t.Errorf("the page is %s", body)
 	}
 	// The overview has the numbers of its chart.

@@ -125,9 +125,22 @@ func (s *surface) showUser(c *call, status int, done, problem string) error {
 	return s.show(c, status, "user", has.Email, "users", d)
 }
 
-// changeUser returns the handler of a change of one account. change makes the change, and done is
-// the text about it. If the state rejects the change, the page shows the reason.
-func (s *surface) changeUser(done string, change func(c *call, email string) error) func(*call) error {
+// says returns the same text for each form.
+func says(text string) func(url.Values) string { return func(url.Values) string { return text } }
+
+// saysWhich returns one text for forms in which a field has the value yes, and another for other forms.
+func saysWhich(field, yes, no string) func(url.Values) string {
+	return func(form url.Values) string {
+		if form.Get(field) == "yes" {
+			return yes
+		}
+		return no
+	}
+}
+
+// changeUser returns the handler of a change of one account. change makes the change, and done
+// returns the text about it for the form. If the state rejects the change, the page shows the reason.
+func (s *surface) changeUser(done func(url.Values) string, change func(c *call, email string) error) func(*call) error {
 	return func(c *call) error {
 		has, err := s.Accounts.Holdings(c.ctx, c.r.PathValue("id"))
 		if err != nil {
@@ -140,7 +153,7 @@ func (s *surface) changeUser(done string, change func(c *call, email string) err
 		if err != nil {
 			return err
 		}
-		return s.showUser(c, http.StatusOK, done, "")
+		return s.showUser(c, http.StatusOK, done(c.r.PostForm), "")
 	}
 }
 

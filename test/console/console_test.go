@@ -185,6 +185,9 @@ func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	p.enter(`[name=lines]`, catCID+" panther\nnonsense")
 	p.press("Pin all")
 	p.shows("1 of 2 pins could not be added.")
+	if lines := p.valueOf(`[name=lines]`); lines != "nonsense" {
+		t.Errorf("the lines to correct are %q", lines)
+	}
 	p.picture("pins-done")
 	p.follow("All pins")
 	p.shows("Pins 3")

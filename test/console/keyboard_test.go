@@ -183,7 +183,7 @@ func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 }
 
 // cancelsByKeyboard promises that a person without a pointer cancels the upload of a large file, sees
-// what was not stored, and has the focus on the button that began it.
+// what was not stored, has the focus on the button that began it, and uploads the file again without choosing it again.
 func (p *tab) cancelsByKeyboard(file string) {
 	p.t.Helper()
 	p.slow(64 << 10)
@@ -193,12 +193,18 @@ func (p *tab) cancelsByKeyboard(file string) {
 	p.shows("1 file left")
 	p.tabTo("BUTTON  Cancel")
 	p.keys("\r")
-	p.shows("0 stored, 1 not:")
+	p.shows("0 stored, 1 not stored:")
 	p.shows("large.bin: cancelled")
 	if at := p.focused(); at != "BUTTON  Upload" {
 		p.t.Errorf("after the upload is cancelled the focus is on %q", at)
 	}
 	p.slow(0)
+	p.tabTo("BUTTON  Upload these again")
+	p.keys("\r")
+	p.shows("1 stored.")
+	if at := p.focused(); at != "BUTTON  Upload" {
+		p.t.Errorf("after the file is uploaded again the focus is on %q", at)
+	}
 }
 
 // holds waits until an expression is true in the page.

@@ -358,7 +358,7 @@ func TestALargeFileIsPausedResumedAndCancelled(t *testing.T) {
 	p.choose(`[name=file]`, write(t, dir, "other.bin", data))
 	p.upload("1 file left")
 	p.press("Cancel")
-	p.shows("0 stored, 1 not:")
+	p.shows("0 stored, 1 not stored:")
 	p.picture("upload-cancelled")
 	if got := stored(t, c, key, "/films?uploads"); strings.Contains(string(got.Body), "<Upload>") {
 		t.Errorf("after it is cancelled there is %s", got.Body)

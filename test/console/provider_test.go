@@ -169,7 +169,8 @@ func TestAPersonSignsInAtAProvider(t *testing.T) {
 	p.expect("403")
 	id.Expect(oidctest.Person{Subject: "2", Email: "eve@example.com"})
 	p.visit("/sign-in/test-id")
-	p.shows("may not sign in with Test ID")
+	p.shows("E-mail addresses of example.com may not sign in with Test ID.")
+	p.shows("You are still signed in as operator@localhost.")
 	p.picture("sign-in-refused")
 }
 

@@ -201,6 +201,9 @@ func TestAFolderIsSharedByALink(t *testing.T) {
 	p.shows("The owner has revoked this share")
 	p.openLink(link)
 	p.shows("Ask the owner for a new link.")
+	if text := p.text("main"); strings.Contains(text, "Valid until") {
+		t.Errorf("the page of a share that was revoked shows %q", text)
+	}
 	p.picture("shared-revoked")
 }
 
@@ -230,7 +233,7 @@ func TestAFileIsSharedByALink(t *testing.T) {
 	link := strings.TrimPrefix(s.run("share", "create", "s3://albums/trip/notes.txt", "--link", "--console", p.base), p.base)
 	p.openLink(link)
 	p.shows("1 file")
-	if text := p.text("main"); !strings.Contains(text, "11 B") || !strings.Contains(text, "no end") {
+	if text := p.text("main"); !strings.Contains(text, "11 B") || !strings.Contains(text, "the owner revokes it") {
 		t.Errorf("the page shows %q", text)
 	}
 	p.picture("shared-file")
@@ -363,6 +366,9 @@ func (p *tab) goesThroughFolders() {
 	p.shows("1 folder, 1 file")
 	p.press("evening/")
 	p.shows("song ü.txt")
+	if text := p.text("main"); strings.Contains(text, "Shared by") {
+		p.t.Errorf("the page of a folder below the shared one shows %q", text)
+	}
 	p.picture("shared-folder")
 	if got := p.downloaded(p.t, func() { p.rowButton("song ü.txt", "Download") }); string(got) != "la" {
 		p.t.Errorf("the file has %q", got)
@@ -377,6 +383,7 @@ func (p *tab) goesThroughFolders() {
 	p.shows("song ü.txt")
 	p.press("vacation")
 	p.shows("2 folders, 7 files")
+	p.shows("Shared by")
 }
 
 // tellsNothing promises that no request and no log of a node has a secret of the link or a name, and
@@ -439,7 +446,7 @@ func (p *tab) refusesDamage(s *sharer, film []byte) {
 	}{
 		{func(data []byte) []byte { data[len(data)-100] ^= 1; return data }, "its content was changed"},
 		{func(data []byte) []byte { return data[:len(data)-1] }, "its end is missing"},
-		{func(data []byte) []byte { return append(data, 0) }, "it continues behind its end"},
+		{func(data []byte) []byte { return append(data, 0) }, "it has more data behind its end"},
 	} {
 		s.s3(http.MethodPut, path, tc.change(bytes.Clone(whole.Body)), meta...)
 		p.rowButton("film.bin", "Download")

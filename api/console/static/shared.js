@@ -16,12 +16,13 @@ const pictures = { avif: 'avif', bmp: 'bmp', gif: 'gif', jpeg: 'jpeg', jpg: 'jpe
 const texts = ['conf', 'css', 'csv', 'go', 'html', 'ini', 'js', 'json', 'log', 'md', 'py', 'rs', 'sh', 'sql', 'svg', 'toml', 'tsv', 'txt', 'xml', 'yaml', 'yml']
 
 const command = () => share?.plain ? 'Ask the owner for a download link instead.' : 'Open the link with the command holdfast share open instead.'
+const damaged = (why) => `The file is damaged: ${why}. Nothing was saved. Ask the owner to store it again.`
 const sentences = {
   link: () => 'This link is damaged. Copy the whole link, also the part behind the # sign, and open it again.',
   signature: () => 'This link was changed on its way: its signature does not match. Ask the owner to send it again.',
   recipient: () => 'The key in this link does not belong to the share. Ask the owner to send the link again.',
   version: () => 'This page does not know the version of this share. It was made by a newer program: ask the operator to update this node, or open the link with a newer release of holdfast share open.',
-  identity: () => 'This share is for one person and has no key for a browser. Its recipient opens it with the command below. Compare the share identity after --from with the one that the owner told you.',
+  identity: () => 'This share is for one person, and this page has no key for it. If it is for you, open it with the command below. Compare the share identity after --from with the one that the owner told you.',
   notYet: (seconds) => `This share is not valid before ${utcText(seconds)}. Check the clock of this device.`,
   expired: (seconds) => `This share has expired on ${utcText(seconds)}. Ask the owner for a new link.`,
   permission: () => 'This share does not permit reading.',
@@ -32,16 +33,16 @@ const sentences = {
   index: () => 'The list of names is damaged: it was changed after its owner wrote it.',
   indexMissing: () => 'A part of the list of names is missing.',
   names: () => `This folder has more names than a browser can list. ${command()}`,
-  notEncrypted: () => 'The file is damaged: the node has it without encryption.',
-  header: () => 'The file is damaged: its encryption header is not valid.',
+  notEncrypted: () => damaged('the node has it without encryption'),
+  header: () => damaged('its encryption header is not valid'),
   noFolderKey: () => 'The owner has not encrypted this file for the readers of the folder.',
   noMetadata: () => `The file has no private metadata, so its name cannot be checked. ${command()}`,
-  metadata: () => 'The file is damaged: its metadata was changed, or it is of another folder.',
+  metadata: () => damaged('its metadata was changed, or it is of another folder'),
   wrongObject: () => 'The node answered with another file. Nothing was saved.',
-  content: () => 'The file is damaged: its content was changed. Nothing was saved.',
-  truncated: () => 'The file is damaged: its end is missing. Nothing was saved.',
-  trailing: () => 'The file is damaged: it continues behind its end. Nothing was saved.',
-  hash: () => 'The file is damaged: its content has another hash. Nothing was saved.',
+  content: () => damaged('its content was changed'),
+  truncated: () => damaged('its end is missing'),
+  trailing: () => damaged('it has more data behind its end'),
+  hash: () => damaged('its content has another hash'),
   whole: () => `The file is encrypted in one piece that is too large for a browser. ${command()}`,
   large: () => `This browser can save files of at most ${bytesText(memory())}. ${command()}`,
   shown: () => 'The browser cannot show this file. Download it instead.',
@@ -287,20 +288,23 @@ function say(text) {
   part('state').hidden = !text
 }
 
+function showUntil(shown) {
+  for (const e of page.querySelectorAll('[data-until]')) e.hidden = !shown
+}
+
 function tell(err) {
   say('')
   part('note').hidden = true
   part('problem').textContent = sentence(err)
   part('problem').hidden = false
+  showUntil(err.kind !== 'revoked') // the time in the link does not count any more
   const wanted = ['identity', 'access'].includes(err.kind)
   part('command').hidden = !wanted
   if (!wanted) return
   const open = `holdfast share open ${err.kind === 'identity' ? `--from ${err.detail} ` : ''}`
   const text = `${open}'${location.href.replaceAll("'", '%27')}'` // a link is no part of the command
-  const code = part('command').querySelector('code')
-  code.textContent = `${open}'${location.origin}${location.pathname}#…'`
-  const button = part('command').querySelector('button')
-  button.onclick = () => navigator.clipboard?.writeText(text).then(() => { button.textContent = 'copied' })
+  part('command').querySelector('pre').textContent = `${open}'${location.origin}${location.pathname}#…'`
+  part('copy').dataset.copy = text // for console.js
 }
 
 // actionsOf returns the cell with the buttons of a file.
@@ -406,6 +410,7 @@ async function showFolder(path) {
   part('problem').hidden = true
   part('note').hidden = Boolean(share.plain)
   part('table').hidden = part('empty').hidden = part('more').hidden = true
+  part('share').hidden = path !== share.scope // below, the list is what counts
   crumbs(path)
   say(share.plain ? 'Loading the list…' : 'Decrypting the list of names…')
   try {
@@ -433,6 +438,7 @@ async function showFile(of, signal) {
   const object = of.plain ? of.plain.openObject(answer.headers) : await openObject(of, of.scope, of.storageKey, answer.headers)
   if (signal.aborted) return
   list([{ name: nameOf(of.scope), path: of.scope, storageKey: of.storageKey, size: object.size, modified: object.modified }])
+  part('rows').querySelector('.actions button').className = 'main'
 }
 
 // openAny opens the fragment of a link. A link to content that is not encrypted needs another module, which
@@ -467,7 +473,8 @@ async function start() {
     part('path').textContent = shownName(share.plain ? `${share.bucket}${share.scope}` : share.scope)
     for (const by of page.querySelectorAll('[data-by]')) by.hidden = Boolean(share.plain)
     part('owner').textContent = share.owner ?? ''
-    part('expires').replaceChildren(share.expires ? timeElement(share.expires) : 'no end')
+    part('expires').replaceChildren(share.expires ? timeElement(share.expires) : 'the owner revokes it')
+    showUntil(true)
     if (!share.access) throw new Refusal('access')
     if (!/^[\x21-\x7e]+$/.test(share.access)) throw new Refusal('link')
     if (!/^[a-z0-9][a-z0-9.-]+$/.test(share.bucket)) throw new Refusal('place')

@@ -14,7 +14,7 @@ const maxParts = 10000
 const part = (name) => card.querySelector(`[data-${name}]`)
 
 let waiting = [] // files that have not begun: {file, key, sent}
-let failed = [] // {key, reason}
+let failed = [] // {key, reason, file}; a file that could not be read is missing
 let stored = 0
 let total = 0 // bytes of all files
 let done = 0 // bytes of the files that have ended
@@ -102,7 +102,7 @@ async function worker() {
       await (item.file.size > large ? parts(item) : whole(item))
       stored++
     } catch (e) {
-      fail(item.key, e.message)
+      fail(item.key, e.message, item.file)
     }
     active.get(item).remove()
     active.delete(item)
@@ -117,7 +117,7 @@ function line(item) {
   name.textContent = item.key.slice(prefix.length)
   const bar = document.createElement('progress')
   bar.setAttribute('aria-label', name.textContent)
-  li.append(name, bar)
+  li.append(bar, name)
   part('active').append(li)
   return li
 }
@@ -125,8 +125,8 @@ function line(item) {
 // maxShown bounds the list of what failed.
 const maxShown = 500
 
-function fail(key, reason) {
-  failed.push({ key, reason })
+function fail(key, reason, file) {
+  failed.push({ key, reason, file })
   if (failed.length > maxShown) return
   const li = document.createElement('li')
   const name = document.createElement('bdi')
@@ -162,6 +162,7 @@ async function start(files) {
     stored = total = done = 0
     paused = cancelled = false
     part('failed').replaceChildren()
+    part('again').hidden = true
     part('summary').textContent = ''
   }
   for (const { file, name } of files) {
@@ -177,7 +178,8 @@ async function start(files) {
   running = null
   if (part('transfer').contains(document.activeElement)) form.querySelector('button').focus()
   part('transfer').hidden = true
-  part('summary').textContent = `${countText(stored)} stored` + (failed.length ? `, ${countText(failed.length)} not:` : '.')
+  part('summary').textContent = `${countText(stored)} stored` + (failed.length ? `, ${countText(failed.length)} not stored:` : '.')
+  part('again').hidden = !failed.some((f) => f.file)
   await refresh()
 }
 
@@ -210,10 +212,15 @@ function goOn() {
 part('resume').addEventListener('click', () => { goOn(); part('pause').focus() })
 part('cancel').addEventListener('click', () => {
   cancelled = true
-  for (const item of waiting) fail(item.key, 'cancelled')
+  for (const item of waiting) fail(item.key, 'cancelled', item.file)
   waiting = []
   for (const request of requests) request.abort()
   goOn()
+})
+
+part('again').addEventListener('click', () => {
+  start(failed.filter((f) => f.file).map(({ key, file }) => ({ file, name: key.slice(prefix.length) })))
+  part('pause').focus()
 })
 
 const chosen = (input) => Array.from(input.files, (file) => ({ file, name: file.webkitRelativePath || file.name }))
