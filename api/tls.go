@@ -25,7 +25,7 @@ type certificate struct {
 	mu      sync.Mutex
 	loaded  *tls.Certificate
 	changed time.Time // modification time of the loaded certificate file
-	looked  time.Time // when the modification time was last compared
+	checked time.Time // when the modification time was last compared
 }
 
 // openCertificate reads a certificate and its key from files in PEM form.
@@ -44,7 +44,7 @@ func (c *certificate) load() error {
 	if err != nil {
 		return err
 	}
-	c.looked = time.Now()
+	c.checked = time.Now()
 	if c.loaded != nil && info.ModTime().Equal(c.changed) {
 		return nil
 	}
@@ -62,9 +62,9 @@ func (c *certificate) load() error {
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.looked) >= certificateEvery {
+	if time.Since(c.checked) >= certificateEvery {
 		if err := c.load(); err != nil {
-			c.looked = time.Now()
+			c.checked = time.Now()
 			c.logger.Error("cannot reload the TLS certificate: serving the old one", "err", err)
 		}
 	}

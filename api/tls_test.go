@@ -100,7 +100,7 @@ func TestARenewedCertificateIsTakenAndABadOneIsNot(t *testing.T) {
 		if err := os.Chtimes(cert, at, at); err != nil {
 			t.Fatal(err)
 		}
-		c.looked = time.Time{}
+		c.checked = time.Time{}
 	}
 	renew(func() { writeCertificate(t, cert, key, 2) })
 	if got := serial(); got != 2 {

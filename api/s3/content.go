@@ -56,11 +56,11 @@ func algorithmNamed(name string) *algorithm {
 	return algorithmWhose(func(a algorithm) string { return a.name }, name)
 }
 
-// algorithmWhose returns the algorithm a for which has(a) equals text, or nil. Letter case does
+// algorithmWhose returns the algorithm a for which of(a) equals text, or nil. Letter case does
 // not matter.
-func algorithmWhose(has func(algorithm) string, text string) *algorithm {
+func algorithmWhose(of func(algorithm) string, text string) *algorithm {
 	for _, a := range algorithms {
-		if strings.EqualFold(has(a), text) {
+		if strings.EqualFold(of(a), text) {
 			found := a // a copy, so that only a result is allocated
 			return &found
 		}

@@ -227,7 +227,7 @@ func importKey(c cid.Cid, name string) string { return c.KeyString() + "\x00" + 
 // if it is unknown.
 func (a *app) importPins(ctx context.Context, o operator, p *importPlan, source importSource, total int64) error {
 	im := &importer{node: o, user: p.user, pause: pauseFor, there: map[string]*taken{}, told: time.Now()}
-	if err := im.look(ctx); err != nil {
+	if err := im.readExisting(ctx); err != nil {
 		return err
 	}
 	bar := a.progress(total, "import", progressbar.OptionShowCount())
@@ -326,8 +326,8 @@ func (im *importer) counts() string {
 	return fmt.Sprintf("%d imported, %d already here, %d skipped, %d failed", im.imported, im.known, im.skipped, im.failed)
 }
 
-// look stores the pins that the account already has in im.there.
-func (im *importer) look(ctx context.Context) error {
+// readExisting stores the pins that the account already has in im.there.
+func (im *importer) readExisting(ctx context.Context) error {
 	here := &taken{make(chan struct{}), true}
 	close(here.done)
 	for pin, err := range im.node.Pins(ctx, im.user, client.PinFilter{}) {

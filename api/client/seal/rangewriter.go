@@ -37,7 +37,7 @@ func (c *Content) RangeWriter(w io.Writer, offset, length int64) (*RangeWriter, 
 // plaintext.
 func (w *RangeWriter) Write(p []byte) (written int, err error) {
 	for len(p) > 0 && w.err == nil {
-		n := copy(w.room(), p)
+		n := copy(w.space(), p)
 		w.take(n)
 		p, written = p[n:], written+n
 	}
@@ -48,7 +48,7 @@ func (w *RangeWriter) Write(p []byte) (written int, err error) {
 // decrypted. After an error of src, a later call can continue with the next byte.
 func (w *RangeWriter) ReadFrom(src io.Reader) (read int64, err error) {
 	for w.err == nil {
-		n, err := src.Read(w.room())
+		n, err := src.Read(w.space())
 		w.take(n)
 		read += int64(n)
 		if errors.Is(err, io.EOF) {
@@ -70,9 +70,9 @@ func (w *RangeWriter) Close() error {
 	return w.err
 }
 
-// room returns the part of the buffer for the next bytes of ciphertext. After the last chunk it
+// space returns the part of the buffer for the next bytes of ciphertext. After the last chunk it
 // returns a buffer of one byte, so that surplus bytes are detected.
-func (w *RangeWriter) room() []byte {
+func (w *RangeWriter) space() []byte {
 	r := w.r
 	if r.chunks.first >= r.chunks.last {
 		return make([]byte, 1)
@@ -80,7 +80,7 @@ func (w *RangeWriter) room() []byte {
 	return r.buf[w.filled : r.c.layout.plainOf(r.chunks.first)+ChunkOverhead]
 }
 
-// take counts n bytes that the caller has stored in room. If they complete the chunk, take
+// take counts n bytes that the caller has stored in space. If they complete the chunk, take
 // decrypts it and writes the plaintext.
 func (w *RangeWriter) take(n int) {
 	r := w.r

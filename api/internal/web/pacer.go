@@ -30,13 +30,13 @@ const (
 	// account: for one to two times this duration.
 	paceWindow = time.Second
 	// paceSample is the interval at which a Pacer decides which accounts are noisy and whether
-	// the node is busy. growSample is the interval while Pacer.room grows.
+	// the node is busy. growSample is the interval while Pacer.limit grows.
 	paceSample = 50 * time.Millisecond
 	growSample = 10 * time.Millisecond
-	// firstRoom is the initial number of concurrent requests, per processor, of an account that
-	// becomes noisy while the node is not busy. largestRoom is the largest value of Pacer.room.
-	firstRoom   = 2
-	largestRoom = 1 << 20
+	// firstLimit is the initial number of concurrent requests, per processor, of an account that
+	// becomes noisy while the node is not busy. largestLimit is the largest value of Pacer.limit.
+	firstLimit   = 2
+	largestLimit = 1 << 20
 	// slowest is the largest factor by which the interval between paced requests grows with the
 	// number of running requests. Without this bound, long requests that use no processor time,
 	// such as those that wait for a pin, would delay all others.
@@ -91,7 +91,7 @@ type Pacer struct {
 	held       atomic.Int64 // number of requests that were delayed since the start
 	rate       int          // requests per second of all noisy accounts together
 	atOnce     int          // concurrent requests that a noisy account may always have
-	first      int          // initial value of room
+	first      int          // initial value of limit
 	busy       func() bool
 
 	// mu guards the fields below.
@@ -101,7 +101,7 @@ type Pacer struct {
 	due        time.Time               // when the next sample is due
 	modest     int                     // concurrent requests, on all nodes, of the account with the fewest
 	noisy      int                     // number of noisy accounts on this node
-	room       int                     // requests of a noisy account that are served at once
+	limit      int                     // requests of a noisy account that are served at once
 	elsewhere  map[state.AccountID]int // concurrent requests on other nodes, of the last sample
 	unreported bool                    // an account has started to send requests since the last report
 }
@@ -137,7 +137,7 @@ func NewPacer(rate, processors int, busy func(window time.Duration) func() bool,
 	processors = max(1, processors)
 	p := &Pacer{
 		neighbours: neighbours, rate: rate * processors, busy: busy(busyWindow), flows: map[state.AccountID]*flow{},
-		atOnce: max(1, processors/processorsEach), first: firstRoom * processors, room: firstRoom * processors,
+		atOnce: max(1, processors/processorsEach), first: firstLimit * processors, limit: firstLimit * processors,
 	}
 	reported := busy(reportWindow)
 	neighbours.SetReport(func() (map[state.AccountID]int, bool) { return p.active(), reported() })
@@ -231,7 +231,7 @@ func (p *Pacer) leave(f *flow, started, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f.serving--
-	if p.room == p.atOnce {
+	if p.limit == p.atOnce {
 		f.rest = now.Add(time.Duration(float64(now.Sub(started)) * (restBy/min(1, f.share(p.atOnce)) - 1)))
 	}
 	p.sample(now)
@@ -291,7 +291,7 @@ func (p *Pacer) mayStart(f *flow, now, latest time.Time) bool {
 	switch {
 	case p.noisy == 0, !p.isNoisy(f), !now.Before(latest):
 		return true
-	case f.serving < max(1, int(f.share(p.room))) && !now.Before(f.rest):
+	case f.serving < max(1, int(f.share(p.limit))) && !now.Before(f.rest):
 		return true
 	case now.Before(f.next):
 		return false
@@ -327,7 +327,7 @@ func (f *flow) most() int { return max(f.peak, f.before) }
 
 // sample updates the set of noisy accounts and the limit on their running requests, if a sample
 // is due. If the processors are busy, the limit becomes atOnce. Otherwise it doubles with each
-// sample up to largestRoom, so that a sudden burst does not delay other accounts before the
+// sample up to largestLimit, so that a sudden burst does not delay other accounts before the
 // pressure is measured. The caller holds mu.
 func (p *Pacer) sample(now time.Time) {
 	if now.Before(p.due) {
@@ -337,25 +337,25 @@ func (p *Pacer) sample(now time.Time) {
 	p.rotate(now)
 	p.noisy = 0
 	if !p.unreported && !p.many() {
-		p.room = p.first
+		p.limit = p.first
 		return
 	}
 	leaderBusy := false
 	p.elsewhere, leaderBusy = p.neighbours.Elsewhere()
 	p.compare()
 	if p.noisy == 0 && !p.unreported {
-		p.room = p.first
+		p.limit = p.first
 		return
 	}
 	switch {
 	case p.busy() || leaderBusy:
-		p.room = p.atOnce
+		p.limit = p.atOnce
 		if p.unreported {
 			// Another node may have to pace in favour of the account.
 			p.neighbours.Hurry()
 		}
-	case p.noisy > 0 && p.room < largestRoom:
-		p.room *= 2
+	case p.noisy > 0 && p.limit < largestLimit:
+		p.limit *= 2
 		p.due = now.Add(growSample)
 	}
 }

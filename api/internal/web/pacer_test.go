@@ -126,7 +126,7 @@ func TestANoisyNeighbourIsPaced(t *testing.T) {
 // TestManyRequestsAtOnceDoNotAllStart promises that of 64 requests that an account sends at once, beside another
 // account, few start at once, and that the others start after paceSample only if the processors are not busy.
 func TestManyRequestsAtOnceDoNotAllStart(t *testing.T) {
-	const requests, first = 64, firstRoom * 2
+	const requests, first = 64, firstLimit * 2
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("busy %t", busy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
