@@ -62,7 +62,7 @@ const shortIdle = 10 * time.Second
 // state at the end. The third has low limits and short sessions; sessions of the second end when they are not used.
 func TestAccess(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := harness.Start(t, harness.Options{Env: shortFetch})
+	c := harness.Start(t, harness.Options{Env: someFetch})
 	for i, settings := range map[int][]string{
 		1: {"HOLDFAST_SESSION_IDLE=" + shortIdle.String()},
 		2: {"HOLDFAST_API_ACCOUNT_RATE=1", "HOLDFAST_API_ACCOUNT_BURST=40", "HOLDFAST_SESSION_LIFETIME=3s"},

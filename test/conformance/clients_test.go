@@ -26,7 +26,7 @@ import (
 // TestBoxoClient promises that every operation of the public Go client works through a node that does not lead.
 func TestBoxoClient(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := harness.Start(t, harness.Options{Env: shortFetch})
+	c := harness.Start(t, harness.Options{Env: someFetch})
 	source := harness.StartBoxo(t)
 	node := c.Followers()[0]
 	pins := go_pinning_service_http_client.NewClient(node.URL(), c.Leader().UserKey("boxo@example.org").Token)
@@ -202,7 +202,7 @@ func wantOnce(t *testing.T, seen []string, ids map[string]bool) {
 // and that a second import finds everything here.
 func TestImport(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := harness.Start(t, harness.Options{Env: shortFetch})
+	c := harness.Start(t, harness.Options{Env: someFetch})
 	source := harness.StartBoxo(t)
 	s := newService(t, c, "before@example.org")
 	node := c.Followers()[0]

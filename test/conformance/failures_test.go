@@ -54,7 +54,7 @@ func freed(t *testing.T, c *harness.Cluster, before map[string]int64, within tim
 // for people, and leaves nothing behind. Only the account that named an origin is told about it.
 func TestContentThatCannotBeFetched(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := harness.Start(t, harness.Options{Env: shortFetch})
+	c := harness.Start(t, harness.Options{Env: someFetch})
 	s := newService(t, c, "failures@example.org")
 	const size, chunk = 24 << 20, 256 << 10
 	silent := silentListener(t)

@@ -56,6 +56,12 @@ var shortFetch = []string{
 	"HOLDFAST_TRACKER_ATTEMPTS=1",
 }
 
+// someFetch is shortFetch where other content has to come in the only attempt, also on a busy machine.
+var someFetch = []string{
+	"HOLDFAST_TRACKER_IDLE_TIMEOUT=10s",
+	"HOLDFAST_TRACKER_ATTEMPTS=1",
+}
+
 // pinnedWithin bounds how long small content may take to be pinned.
 const pinnedWithin = 2 * time.Minute
 

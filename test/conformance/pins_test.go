@@ -27,7 +27,7 @@ import (
 // node than the write before it. The numbers in the names are rows.
 func TestPinningAPI(t *testing.T) {
 	t.Parallel() // it mostly waits
-	c := harness.Start(t, harness.Options{Env: shortFetch})
+	c := harness.Start(t, harness.Options{Env: someFetch})
 	source := harness.StartBoxo(t)
 	for name, test := range map[string]func(*testing.T, *harness.Cluster, *harness.Boxo){
 		"create 3-16 21-23":   testCreate,
