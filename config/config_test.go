@@ -231,6 +231,7 @@ func TestWhatIsNotKnownOrNotValidIsRefusedByName(t *testing.T) {
 		{name: "secret and its file", file: "[cluster]\nsecret = \"canary\"\nsecret_file = \"/f\"", want: []string{"cluster.secret", "not both"}},
 		{name: "one port for two", args: []string{"--s3-listen=127.0.0.1:7000", "--pinning-listen=127.0.0.1:7000"}, want: []string{"--s3-listen", "--pinning-listen", "127.0.0.1:7000"}, usage: true},
 		{name: "the port of a default", args: []string{"--s3-listen=:9097"}, want: []string{"--s3-listen", "--pinning-listen 127.0.0.1:9097"}, usage: true},
+		{name: "one port for an API and the console", args: []string{"--console-listen=127.0.0.1:7000", "--pinning-listen=127.0.0.1:7000"}, want: []string{"--console-listen", "--pinning-listen", "127.0.0.1:7000"}, usage: true},
 		{name: "one port for both hosts", args: []string{"--listen=/ip4/0.0.0.0/tcp/7000", "--cluster-listen=/ip4/127.0.0.1/tcp/7000"}, want: []string{"--listen", "--cluster-listen", "tcp/7000"}, usage: true},
 		{name: "one port for a host and an API", env: []string{"HOLDFAST_ADMIN_LISTEN=localhost:9096"}, want: []string{"HOLDFAST_ADMIN_LISTEN", "--cluster-listen", "tcp/9096"}},
 		{name: "one address twice", args: []string{"--listen=/ip4/0.0.0.0/udp/7000/quic-v1", "--listen=/ip4/0.0.0.0/udp/7000/quic-v1"}, want: []string{"--listen", "udp/7000", "twice"}, usage: true},

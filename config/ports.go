@@ -25,11 +25,11 @@ func (e *endpoint) overlaps(o *endpoint) bool {
 	return e.network == o.network && e.port == o.port && (e.v4 && o.v4 || e.v6 && o.v6) && (e.ip == "" || o.ip == "" || e.ip == o.ip)
 }
 
-// endpoints returns the endpoints of the IPFS hosts and of the HTTP listeners. It omits
-// console.listen, the settings without effect in this release, and endpoints with port 0.
+// endpoints returns the endpoints of the IPFS hosts and of the HTTP listeners. It omits the settings
+// without effect in this release, and endpoints with port 0.
 func (c *Config) endpoints() (all []endpoint) {
 	for _, l := range []struct{ key, addr string }{
-		{"pinning.listen", c.Pinning.Listen}, {"s3.listen", c.S3.Listen}, {"admin.listen", c.Admin.Listen}, {"paid.listen", c.Paid.Listen},
+		{"pinning.listen", c.Pinning.Listen}, {"s3.listen", c.S3.Listen}, {"console.listen", c.Console.Listen}, {"admin.listen", c.Admin.Listen}, {"paid.listen", c.Paid.Listen},
 	} {
 		all = addEndpoint(all, l.key, l.addr, "tcp", l.addr)
 	}
