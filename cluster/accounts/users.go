@@ -196,8 +196,8 @@ func (a *Accounts) SetAllowance(ctx context.Context, email string, bytes uint64)
 
 // SetDisabled disables the account with an e-mail address, or enables it again. After SetDisabled
 // has returned, no node accepts the keys, the shares and the sessions of a disabled account, and
-// nobody can sign in to it; running requests are ended. After the account was enabled again, its
-// keys and shares are valid again; its sessions have ended.
+// nobody can sign in to it. Uploads under way end; downloads that have begun go on. After the account
+// was enabled again, its keys and shares are valid again; its sessions have ended.
 //
 // Errors: state.ErrNotFound; state.ErrForbidden for the operator account, for the account of the
 // actor in ctx, and for the last administrator who is not disabled; state.ErrUnavailable without

@@ -260,7 +260,8 @@ func (p *tab) click(xpath string) {
 		ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
 		err := chromedp.Do(ctx, chromedp.Click(xpath))
 		cancel()
-		if err == nil {
+		// Chromium may load the next page before it has answered that the mouse button is up.
+		if err == nil || strings.Contains(err.Error(), "Inspected target navigated") {
 			return
 		}
 		gone := strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "No node with given id")
