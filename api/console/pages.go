@@ -255,17 +255,10 @@ func (s *surface) securityText(c *call) error {
 	return err //nolint:wrapcheck // the client has left
 }
 
-// statusData has the data of the status page.
-type statusData struct {
-	Ready bool
-	At    time.Time // when the node looked
-}
-
-// status serves a page that tells everybody whether the node can serve.
+// status serves a page that tells everybody whether the node can serve, and nothing else.
 func (s *surface) status(c *call) error {
-	d := statusData{Ready: s.Health.Ready(c.ctx) == nil, At: time.Now()}
-	if !d.Ready {
-		return s.render(c.w, http.StatusServiceUnavailable, "status", view{Title: "Not available", Data: d})
+	if s.Health.Ready(c.ctx) != nil {
+		return s.render(c.w, http.StatusServiceUnavailable, "status", view{Title: "Not available"})
 	}
-	return s.render(c.w, http.StatusOK, "status", view{Title: "Available", Data: d})
+	return s.render(c.w, http.StatusOK, "status", view{Title: "Available", Data: true})
 }

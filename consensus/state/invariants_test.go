@@ -762,7 +762,9 @@ func (m *machine) leftOver() (all []Command) {
 	uploads, uploadsErr := m.view().Ended(10)
 	turning, turningErr := m.view().Turning(10)
 	closing, closingErr := m.view().Closing(10)
-	if err := errors.Join(rootsErr, bucketsErr, uploadsErr, turningErr, closingErr); err != nil {
+	index, _, _, indexErr := m.view().PinsToIndex()
+	pack, _, _, packErr := m.view().NamesToPack()
+	if err := errors.Join(rootsErr, bucketsErr, uploadsErr, turningErr, closingErr, indexErr, packErr); err != nil {
 		m.t.Fatal(err)
 	}
 	if len(roots) > 0 {
@@ -779,6 +781,12 @@ func (m *machine) leftOver() (all []Command) {
 	}
 	if len(closing) > 0 {
 		all = append(all, &ClearAccounts{Accounts: closing})
+	}
+	if index != nil { // says where it is, by the name of an account
+		all = append(all, index)
+	}
+	if pack != nil {
+		all = append(all, pack)
 	}
 	return all
 }
