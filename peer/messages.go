@@ -192,7 +192,8 @@ func (m *messages) take(size int64) error {
 	return nil
 }
 
-// grow returns a buffer that begins with size as uvarint and has capacity for the message.
+// grow returns a buffer with size as uvarint, followed by size bytes for the message, which the caller
+// overwrites.
 func (m *messages) grow(size int) []byte {
 	m.frame, _ = m.host.buffers.Get().(*[]byte)
 	b := binary.AppendUvarint((*m.frame)[:0], uint64(size))

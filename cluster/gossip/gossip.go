@@ -15,8 +15,9 @@ import (
 // DefaultEvery is the interval between two samples of a node.
 const DefaultEvery = 2 * time.Second
 
-// hurryEvery is the minimum interval between two samples of a node, also after Hurry. Other
-// members forward at most one sample per gateEvery, see Gate.
+// hurryEvery is the minimum interval between two samples of a node, also after Hurry. Only the last
+// sample of a process that stops may follow sooner. hurryEvery is longer than gateEvery, the interval
+// at which other members forward samples of one node in the long run, see Gate.
 const hurryEvery = 2 * gateEvery
 
 // leaveTimeout limits how long a process that stops tries to send its last sample.

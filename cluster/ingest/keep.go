@@ -341,7 +341,8 @@ func (n *intake) renew(context.Context) (kept, error) {
 	return n.kept, nil
 }
 
-// done implements dest.
+// done implements dest. It drops the reference of the put and ends the lease on the root, whatever the
+// outcome.
 func (n *intake) done(byte) {
 	n.letGo()
 	if n.ended {

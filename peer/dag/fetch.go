@@ -217,7 +217,7 @@ type fetch struct {
 	attempt *attempt
 	faults  []strikes // error of each source
 	lack    cid.Cid   // a block for which a job was waiting when it ended
-	vain    int       // how often in a row follow has waited for other nodes and received nothing
+	vain    int       // how often follow has given up since a block last came from other nodes
 }
 
 // got is a received block that is not stored yet.

@@ -18,8 +18,8 @@ const (
 	// the fetch has taken so far. A small DAG is complete before another node has its blocks, so
 	// waiting would not help.
 	followPart = 4
-	// maxVain is how often in a row a job may wait for other nodes and receive nothing. After that,
-	// no job of the fetch waits any more.
+	// maxVain is how many times the jobs of a fetch may give up on the other nodes since a block last
+	// came from them. From then on each job asks them once and does not wait, until a block comes again.
 	maxVain = 3
 )
 

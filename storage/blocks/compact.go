@@ -292,9 +292,9 @@ func (s *Store) empty(ctx context.Context, number uint32) error {
 	return nil
 }
 
-// looksAlive reports whether a record is probably live, according to the index. It runs outside the
-// committer, so the answer may be out of date. It only avoids copying records that are certainly
-// dead.
+// looksAlive reports whether a record is probably live: a block according to the index, any other
+// record always. It runs outside the committer, so the answer may be out of date. It saves work only:
+// compaction does not copy, and scrubbing does not verify, blocks that are dead.
 func (s *Store) looksAlive(rec record, number uint32) (bool, error) {
 	if rec.kind != kindBlock {
 		return true, nil

@@ -349,7 +349,7 @@ func (w *Watch) Spare(folder string, until Level) (spare, free int64) {
 	return spare, int64(min(s.Free, math.MaxInt64))
 }
 
-// Volumes returns the file systems, in the order of the watched folders.
+// Volumes returns each file system once, in the order in which the watched folders first name it.
 func (w *Watch) Volumes() []Volume {
 	w.mu.Lock()
 	defer w.mu.Unlock()

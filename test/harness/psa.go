@@ -54,8 +54,8 @@ func (e *APIError) Error() string {
 	return fmt.Sprintf("HTTP %d %s: %s", e.Status, e.Reason, e.Details)
 }
 
-// Retryable reports whether a client should send the request to another node, because the node
-// could not be reached or cannot serve requests at the moment.
+// Retryable reports whether a client should send the request to another node: after status 429 or 5xx,
+// and after any error that is not an APIError, except context.Canceled.
 func Retryable(err error) bool {
 	var api *APIError
 	if errors.As(err, &api) {

@@ -99,8 +99,8 @@ func digit(name string, depth int) int {
 func childID(split string, digit int) string { return fmt.Sprintf("%s-%x", split, digit) }
 
 // Put adds entries, and replaces entries of the same name. The error is [ErrTooLarge] for a name
-// that is too long, [ErrPath] for a name that is not one segment of a path, an error of the store,
-// [ErrIndex], [ErrIndexMissing] or [ErrConflict].
+// that is empty or too long or a StorageKey that is too long, [ErrPath] for a name that is not one
+// segment of a path, an error of the store or of ctx, [ErrIndex], [ErrIndexMissing] or [ErrConflict].
 func (x *Index) Put(ctx context.Context, entries ...Entry) error {
 	_, err := x.Replace(ctx, entries...)
 	return err
