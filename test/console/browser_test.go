@@ -3,6 +3,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -188,16 +189,30 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// ask runs a step that has an answer.
-func ask[T any](p *tab, step chromedp.Action[T]) T {
+// ask runs a step that has an answer. A page that is being left may give none: then the next page is asked.
+func ask[T any](p *tab, step chromedp.Action[T]) (answer T) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
 	defer cancel()
-	answer, err := chromedp.Run(ctx, step)
-	if err != nil {
+	var final error
+	err := harness.Poll(ctx, 50*time.Millisecond, func() (bool, error) {
+		var err error
+		if answer, err = chromedp.Run(ctx, step); err != nil && pageLeft(err) {
+			return false, err
+		}
+		final = err
+		return true, nil
+	})
+	if err = cmp.Or(final, err); err != nil {
 		p.t.Fatalf("%v; the page is %s", err, p.what())
 	}
 	return answer
+}
+
+// pageLeft reports whether a step failed because Chromium went on to the next page meanwhile. The texts are those of
+// Chromium's DevTools protocol, which has one code for them and for much else.
+func pageLeft(err error) bool {
+	return strings.Contains(err.Error(), "Inspected target navigated") || strings.Contains(err.Error(), "Cannot find default execution context")
 }
 
 // requests are what the tab has sent.
@@ -261,7 +276,7 @@ func (p *tab) click(xpath string) {
 		err := chromedp.Do(ctx, chromedp.Click(xpath))
 		cancel()
 		// Chromium may load the next page before it has answered that the mouse button is up.
-		if err == nil || strings.Contains(err.Error(), "Inspected target navigated") {
+		if err == nil || pageLeft(err) {
 			return
 		}
 		gone := strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "No node with given id")
