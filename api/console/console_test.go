@@ -180,8 +180,8 @@ func TestPagesOfAdministrators(t *testing.T) {
 	w.browser().signIn("bob")
 }
 
-// An administrator adds a person, who signs in, changes what the account may store and its
-// password, and removes it after typing its address.
+// An administrator adds a person, who signs in, changes what the account may store, its rights, which
+// the list of users shows, and its password, and removes it after typing its address.
 func TestAnAdministratorChangesAccounts(t *testing.T) {
 	w := newWorld(t)
 	token, err := w.users.SetupToken()
@@ -220,6 +220,9 @@ func TestAnAdministratorChangesAccounts(t *testing.T) {
 		answer := b.post("/users", page+"/"+tc.action, url.Values{tc.name: {tc.value}})
 		if answer.Code != tc.status || !strings.Contains(answer.Body.String(), tc.says) {
 			t.Errorf("%s with %q is answered with %d: %s", tc.action, tc.value, answer.Code, answer.Body)
+		}
+		if _, users := b.get("/users"); tc.action == "admin" && strings.Contains(users, `carol@example.org</a> <span class="muted">administrator</span>`) != (tc.value == "yes") {
+			t.Errorf("after %s %s the list of users is %s", tc.action, tc.value, users)
 		}
 	}
 	if status, _ := b.get(page); status != http.StatusNotFound {

@@ -32,6 +32,7 @@ func functions(version string) template.FuncMap {
 		"time":        func(m state.Millis) time.Time { return m.Time() },
 		"count":       func(n uint64) string { return count(n) },
 		"digits":      grouped,
+		"tally":       func(st state.Status, n uint64) statusCount { return statusCount{st, n} },
 		"used":        func(q state.Quota) uint64 { return q.Used() },
 		"number":      func(n int) string { return count(n) },
 		"unlimited":   func(bytes uint64) bool { return bytes == state.Unlimited },

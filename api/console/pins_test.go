@@ -172,6 +172,22 @@ func TestThePageOfAPinHasItsCopiesAndItsHistory(t *testing.T) {
 	shows(answer.Header().Get("Location"), "kept on 1 of 3 nodes", "Took the place of the pin <span class=\"value\"><code>"+string(pin.ID)+"</code>")
 }
 
+// The page of a pin says which nodes are voters to an administrator alone.
+func TestOnlyAdministratorsSeeWhichNodesVote(t *testing.T) {
+	w := newWorld(t)
+	b := w.browser()
+	b.signIn("alice")
+	pin := w.pin("alice", "cat", nil)
+	for _, admin := range []bool{false, true} {
+		if err := w.users.SetAdmin(t.Context(), "alice@example.org", admin); err != nil {
+			t.Fatal(err)
+		}
+		if _, body := b.get(pathOf(pin)); strings.Contains(body, "voter</span>") != admin {
+			t.Errorf("administrator %t: the page is %s", admin, body)
+		}
+	}
+}
+
 // The page of a pin links to the content at the IPFS gateway of the settings, and to no gateway without one.
 func TestThePageOfAPinLinksToTheGateway(t *testing.T) {
 	w := newWorld(t)

@@ -16,6 +16,7 @@ type User struct {
 	state.Account
 	Quota    state.Quota  // the zero value if the cluster is below feature level 2
 	Disabled state.Millis // when the account was disabled; 0 if it is not
+	Admin    bool         // the account is an administrator
 }
 
 // List returns all accounts in the order of their ids, without password hashes.
@@ -31,13 +32,7 @@ func (a *Accounts) List(ctx context.Context) ([]User, error) {
 	}
 	users := make([]User, len(all))
 	for i := range all {
-		users[i].Account = all[i]
-		users[i].PasswordHash = ""
-		users[i].Quota, err = view.Quota(all[i].ID)
-		if err != nil && !errors.Is(err, state.ErrNotFound) {
-			return nil, fmt.Errorf("list accounts: %w", err)
-		}
-		if users[i].Disabled, err = view.Disabled(all[i].ID); err != nil {
+		if users[i], err = withRights(view, all[i]); err != nil {
 			return nil, fmt.Errorf("list accounts: %w", err)
 		}
 	}
@@ -102,16 +97,26 @@ func (a *Accounts) Page(ctx context.Context, q UserQuery) (UserPage, error) {
 	return page, nil
 }
 
-// userOf reads an account with its quota.
-func userOf(view state.View, id state.AccountID) (u User, err error) {
-	if u.Account, err = view.Account(id); err != nil {
+// userOf reads an account with its quota and its rights.
+func userOf(view state.View, id state.AccountID) (User, error) {
+	account, err := view.Account(id)
+	if err != nil {
 		return User{}, err
 	}
+	return withRights(view, account)
+}
+
+// withRights reads the quota and the rights of an account, and leaves its password hash out.
+func withRights(view state.View, account state.Account) (u User, err error) {
+	u.Account = account
 	u.PasswordHash = ""
-	if u.Quota, err = view.Quota(id); err != nil && !errors.Is(err, state.ErrNotFound) {
+	if u.Quota, err = view.Quota(account.ID); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return User{}, err
 	}
-	u.Disabled, err = view.Disabled(id)
+	if u.Disabled, err = view.Disabled(account.ID); err != nil {
+		return User{}, err
+	}
+	u.Admin, err = view.Admin(account.ID)
 	return u, err
 }
 

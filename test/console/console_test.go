@@ -112,6 +112,7 @@ func TestAKeyIsMadeShownAgainAndRevoked(t *testing.T) {
 	if again := p.fact("Token (Bearer)"); again != token {
 		t.Errorf("the key shown again is %q, not %q", again, token)
 	}
+	p.press("Revoke")
 	p.press("Revoke this key")
 	p.shows("has been refused on every node")
 	p.picture("key-revoked")
@@ -176,6 +177,7 @@ func TestPinsAreAddedFoundAndDeleted(t *testing.T) {
 	p.shows("project: zoo")
 	p.shows("Took the place of the pin " + id)
 	p.expect("404") // the page of the pin may ask for it once more, because it hears of the end before it is left
+	p.press("Delete")
 	p.press("Delete this pin")
 	p.shows("Pins 2")
 	if _, err := pins.Get(t.Context(), id); err == nil {

@@ -123,6 +123,8 @@ func TestTheKeyboardAlone(t *testing.T) {
 	p.opensDetails("rclone")
 	token := p.fact("Token (Bearer)")
 	answered(t, c, token, http.StatusOK)
+	p.tabTo("SUMMARY  Revoke")
+	p.keys("\r")
 	p.tabTo("Revoke this key")
 	p.keys("\r")
 	p.shows("has been refused on every node")
