@@ -20,6 +20,7 @@ CHAOS_HANGS    ?= 300
 CHAOS_CUTS     ?= 10m
 CHAOS_CUTS_CI  ?= 1
 SOAK_FOR       ?= 30m
+SCALE          ?= 20000,200000,1000000
 
 # go vet is a step of its own (make vet), with every check and every tag: again for
 # the packages of each test run it would cost a minute on a machine without a cache. A
@@ -221,6 +222,10 @@ bench-table: build ## the table of real processes over HTTP, some minutes
 .PHONY: bench-short
 bench-short: ## the same in about a minute, with less of everything
 	$(MAKE) bench-table BENCH_FLAGS=-short
+
+.PHONY: scale
+scale: ## what a pin, lists, a restart and a join cost with SCALE (20000,200000,1000000) pins
+	$(MAKE) bench-table BENCH_FLAGS="-only scale -scale $(SCALE) $(BENCH_FLAGS)"
 
 .PHONY: soak
 soak: ## steady work for SOAK_FOR (30m) at half of the measured rate; memory, goroutines, files and disk must level off

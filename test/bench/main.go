@@ -23,6 +23,7 @@ type sizes struct {
 	many     int           // pins of 1 KiB that are fetched in the second measurement
 	pins     int           // pins of the account whose lists are read
 	million  int           // pins of the account with very many pins
+	scale    stages        // numbers of pins at which the group scale measures
 	crowd    int           // pins of which the part removed is deleted
 	large    int           // bytes of the large DAG that is pinned
 	kills    int           // how often the leader is killed
@@ -44,7 +45,7 @@ var (
 	short = sizes{
 		idle: 2 * time.Second, load: time.Second, small: 500, pins: 2_000, million: 5_000,
 		crowd: 2_000, large: 32 << 20, kills: 2, removed: 0.01, soak: 4 * time.Second, soakRate: 50,
-		keys: 2_000, parts: 200, object: 2 << 20, huge: 256 << 20,
+		scale: stages{200, 400}, keys: 2_000, parts: 200, object: 2 << 20, huge: 256 << 20,
 	}
 )
 
@@ -79,7 +80,7 @@ func parse(args []string) (settings, error) {
 	var s settings
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	brief := flags.Bool("short", false, "less of everything: about a minute")
-	only := flags.String("only", "", "run only the groups that match: api, ratelimit, noisy, million, console, content, large, objects, paid, keys, uploads, memory, outage, soak")
+	only := flags.String("only", "", "run only the groups that match: api, ratelimit, noisy, million, console, content, large, objects, scale, paid, keys, uploads, memory, outage, soak")
 	flags.BoolVar(&s.logs, "logs", false, "show the ends of the nodes' logs after a failure")
 	flags.StringVar(&s.series, "series", "", "file for what the soak saw, as comma-separated values")
 	flags.StringVar(&s.url, "url", "", "base URLs of a pinning service that runs, with commas; the first is taken for the leader")
@@ -91,6 +92,7 @@ func parse(args []string) (settings, error) {
 	flags.IntVar(&asked.many, "many", 0, "pins of 1 KiB that are fetched then")
 	flags.IntVar(&asked.pins, "pins", 0, "pins in the lists of the group api")
 	flags.IntVar(&asked.million, "million", 0, "pins of the groups million and console")
+	flags.Var(&asked.scale, "scale", "numbers of pins at which the group scale measures, with commas; without it the group is left out")
 	flags.IntVar(&asked.crowd, "crowd", 0, "pins from which one in a hundred is deleted")
 	mebibytes := flags.Int("large", 0, "MiB of the large DAG")
 	flags.IntVar(&asked.keys, "keys", 0, "objects in the lists of the group keys")
@@ -131,6 +133,9 @@ func (s *sizes) take(asked sizes) {
 	replace(&s.soak, asked.soak)
 	replace(&s.soakRate, asked.soakRate)
 	replace(&s.keys, asked.keys)
+	if asked.scale != nil {
+		s.scale = asked.scale
+	}
 	replace(&s.parts, asked.parts)
 }
 
@@ -170,6 +175,7 @@ func run(ctx context.Context, s settings) error {
 		{"content", measureContent},
 		{"large", measureLarge},
 		{"objects", measureObjects},
+		{"scale", measureScale},
 		{"paid", measurePaid},
 		{"keys", measureKeys},
 		{"uploads", measureUploads},

@@ -49,6 +49,21 @@ func AnonymousBytes(pid int) (int64, error) {
 	return (resident - mapped) * int64(os.Getpagesize()), err
 }
 
+// WrittenBytes returns how many bytes the process pid has caused to be written to disks, and an error
+// if there is no such process. The format is described in proc(5), /proc/PID/io, write_bytes.
+func WrittenBytes(pid int) (int64, error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if value, ok := strings.CutPrefix(line, "write_bytes:"); ok {
+			return strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%w: %q", errProcess, data)
+}
+
 // pagesOf returns the number of resident pages of a process, and how many of them are mapped from
 // files or shared.
 func pagesOf(pid int) (resident, mapped int64, err error) {
