@@ -128,9 +128,13 @@ func (s *surface) createShare(c *call) error {
 	if err != nil {
 		return fmt.Errorf("create share: %w", err)
 	}
+	values := url.Values{"v": {"2"}, "b": {bucket}, "p": {place}, "a": {share.Token}}
+	if gateway := s.endpoints(c).S3; gateway != "" {
+		values.Set("e", gateway) // for programs: the page reads from its own origin
+	}
 	d := newShareData{
 		Place: bucket + "/" + place, Folder: strings.HasSuffix(place, "/"), Back: link{"Shares of " + bucket, bucketAddress(bucket, "") + "#shares"},
-		URL: cmp.Or(s.URL, s.Limits.Scheme(c.r)+"://"+c.r.Host) + sharePage + "#" + url.Values{"v": {"2"}, "b": {bucket}, "p": {place}, "a": {share.Token}}.Encode(),
+		URL: cmp.Or(s.URL, s.Limits.Scheme(c.r)+"://"+c.r.Host) + sharePage + "#" + values.Encode(),
 	}
 	if share.Expires != 0 {
 		d.Expires = share.Expires.Time()

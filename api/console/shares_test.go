@@ -130,7 +130,7 @@ func TestAPageMakesAShare(t *testing.T) {
 		}
 		values := shareLinkOf(t, b.post(tc.page, "/buckets/photos/shares", url.Values{"place": {tc.place}, "expiry": {tc.expiry}, "name": {" For Ann "}}))
 		token := values.Get("a")
-		if values.Get("v") != "2" || values.Get("b") != "photos" || values.Get("p") != tc.place {
+		if values.Get("v") != "2" || values.Get("b") != "photos" || values.Get("p") != tc.place || !strings.HasSuffix(values.Get("e"), ":9000") {
 			t.Errorf("the link has %v", values)
 		}
 		who, err := w.users.AuthenticateS3(t.Context(), token)

@@ -389,7 +389,14 @@ shared folder. To change the keys as well, see holdfast rewrap.`,
 // or the id and the bucket.
 func (a *app) shareNamed(cmd *cobra.Command, args []string) (bucket, id string, err error) {
 	if len(args) == 1 {
-		link, err := a.readLink(cmd, args[0])
+		text, err := a.linkText(cmd, args[0])
+		if err != nil {
+			return "", "", err
+		}
+		link, err := parseLink(cmd, text)
+		if errors.Is(err, seal.ErrPlainLink) {
+			return "", "", usagef("%s: this link does not name its share: give the id and s3://BUCKET, which holdfast share ls lists", called(cmd))
+		}
 		if err != nil {
 			return "", "", err
 		}

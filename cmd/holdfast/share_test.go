@@ -77,6 +77,7 @@ func TestEachRefusedShareHasItsOwnMessage(t *testing.T) {
 	if err := os.WriteFile(upload, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const plain = "https://example.org/shared#v=2&b=photos&p=trip%2F&a=token"
 	for _, tc := range []struct {
 		what, link string
 		flags      []string
@@ -85,7 +86,10 @@ func TestEachRefusedShareHasItsOwnMessage(t *testing.T) {
 	}{
 		{"no link", "https://example.org/", nil, exitUsage, "no whole link"},
 		{"half a link", made(share)[:len(made(share))/2], nil, exitUsage, "no whole link"},
-		{"a link to what is not encrypted", "https://example.org/shared#v=2&b=photos&p=trip%2F&a=token", nil, exitUsage, "not encrypted: open it in a browser"},
+		{"a plain link without a place", "https://example.org/shared#v=2&b=photos&a=token", nil, exitUsage, "no whole link"},
+		{"a plain link, with --from", plain, []string{"--from", owner.Public().String()}, exitUsage, "no identity has signed it"},
+		{"a plain link, to write", plain, []string{"--put", upload}, exitUsage, "permits only reading"},
+		{"a plain link without an endpoint", plain, nil, exitUsage, "no cluster is named"},
 		{"another version", strings.Replace(made(share), "v=1", "v=3", 1), nil, exitUsage, "version is not supported"},
 		{"signature", forged.URL(), from(other), exitFailure, "wrong signature"},
 		{"unknown owner", made(withEnd(at, at.Add(time.Hour))), from(other), exitFailure, "unknown owner: " + owner.Public().String()},
@@ -333,10 +337,11 @@ func TestWrongUseOfSharesIsNamed(t *testing.T) {
 		"share create s3://b/f --link --console http://[::1]:9001/":                 "no cluster is named",
 		"share create s3://b/f --link --console http://localhost:9001":              "no cluster is named",
 		"share create s3://b/f --link --console https://console.example.org:8443/":  "no cluster is named",
-		"share ls s3://b/f":     "more than a bucket",
-		"share revoke":          "SHARE_ID and s3://BUCKET",
-		"share revoke x":        "malformed",
-		"share revoke x s3://b": "32 hexadecimal digits",
+		"share ls s3://b/f":                             "more than a bucket",
+		"share revoke":                                  "SHARE_ID and s3://BUCKET",
+		"share revoke x":                                "malformed",
+		"share revoke v=2&b=b&p=f&a=t":                  "does not name its share",
+		"share revoke x s3://b":                         "32 hexadecimal digits",
 		"share revoke 0123456789abcdef0123456789abcdef": "s3://BUCKET",
 	} {
 		isWrongUsage(t, args, names)

@@ -39,13 +39,17 @@ func (a *app) shareOpenCommand() *cobra.Command {
 		Short: "List or download what others have shared with you",
 		Long: `Opens a share. Without DIR the command lists the shared files. With DIR it
 downloads them; if DIR has some of them already, it downloads those that have
-changed. A single shared file is written to FILE. Every byte is authenticated.
+changed. A single shared file is written to FILE. Every byte of an encrypted
+share is authenticated.
 
 Others can see LINK in the list of processes: with - as LINK the command asks
 for it, or reads it from standard input. No account is needed. A share that was
 made for your identity also needs --identity, and --from with the share identity
 of its owner. For other links --from is optional: without it you trust whoever
 sent you the link.
+
+The command also opens links to files that are not encrypted, which the web
+console makes.
 
 --put adds FILE to the shared folder, or replaces the file of the same name.
 --rm removes a file. The owner must have permitted it.`,
@@ -65,7 +69,14 @@ sent you the link.
 		if len(args) == 2 && len(plan.put)+len(plan.rm) > 0 {
 			return usagef("%s: give DIR, or --put and --rm", called(cmd))
 		}
-		link, err := a.readLink(cmd, args[0])
+		text, err := a.linkText(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		link, err := parseLink(cmd, text)
+		if errors.Is(err, seal.ErrPlainLink) {
+			return a.openPlain(cmd, r, &plan, text, args[1:])
+		}
 		if err != nil {
 			return err
 		}
@@ -73,7 +84,7 @@ sent you the link.
 		if err != nil {
 			return err
 		}
-		c, err := a.clusterOfLink(cmd, r, link)
+		c, err := a.clusterOfLink(cmd, r, link.Access, link.Endpoints)
 		if err != nil {
 			return err
 		}
@@ -99,38 +110,37 @@ sent you the link.
 	return cmd
 }
 
-// readLink parses a share link, or a share token, which gets an empty access credential. If text
-// is "-", readLink first reads the link from the terminal with hidden input, or from the first
-// line of standard input.
-func (a *app) readLink(cmd *cobra.Command, text string) (*seal.Link, error) {
-	if text == "-" {
-		var err error
-		if in, ok := a.terminalIn(); ok {
-			text, err = a.typedUnseen(cmd.Context(), in, "Link: ")
-		} else if text, err = firstLine(cmd.Context(), a.stdin, maxLink); errors.Is(err, io.EOF) {
-			err = nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if text = strings.TrimSpace(text); text == "" {
-			return nil, errors.New("no link on the first line of standard input")
-		}
+// linkText returns the text of a share link. If arg is "-", it reads the link from the terminal
+// with hidden input, or from the first line of standard input. Otherwise the link is arg.
+func (a *app) linkText(cmd *cobra.Command, arg string) (text string, err error) {
+	if arg != "-" {
+		return arg, nil
 	}
-	var link *seal.Link
-	token, err := seal.ParseToken(text)
-	if err == nil {
-		link = &seal.Link{Token: token}
-	} else {
-		link, err = seal.ParseLink(text)
-	}
-	if errors.Is(err, seal.ErrPlainLink) {
-		return nil, usagef("%s: %v: open it in a browser", called(cmd), err)
+	if in, ok := a.terminalIn(); ok {
+		text, err = a.typedUnseen(cmd.Context(), in, "Link: ")
+	} else if text, err = firstLine(cmd.Context(), a.stdin, maxLink); errors.Is(err, io.EOF) {
+		err = nil
 	}
 	if err != nil {
-		return nil, usagef("%s: this is no whole link: %v", called(cmd), err)
+		return "", err
 	}
-	return link, nil
+	if text = strings.TrimSpace(text); text == "" {
+		return "", errors.New("no link on the first line of standard input")
+	}
+	return text, nil
+}
+
+// parseLink parses a share link, or a share token, which gets an empty access credential. The error
+// is seal.ErrPlainLink for a link to content that is not encrypted.
+func parseLink(cmd *cobra.Command, text string) (*seal.Link, error) {
+	if token, err := seal.ParseToken(text); err == nil {
+		return &seal.Link{Token: token}, nil
+	}
+	link, err := seal.ParseLink(text)
+	if err != nil && !errors.Is(err, seal.ErrPlainLink) {
+		err = usagef("%s: this is no whole link: %v", called(cmd), err)
+	}
+	return link, err
 }
 
 // openLink verifies the signature of a share link and decrypts its key. from is the expected
@@ -165,15 +175,15 @@ func (a *app) openLink(cmd *cobra.Command, r *remote, s *sealing, link *seal.Lin
 	return link.Token.Open(id, time.Now(), known...)
 }
 
-// clusterOfLink returns a client that uses the access credential in the link. If the link has
-// none, the client uses the credentials and the endpoints of the profile, and never the endpoints
-// in the link: anybody can write endpoints into a link, and would then receive the user's
-// credentials.
-func (a *app) clusterOfLink(cmd *cobra.Command, r *remote, link *seal.Link) (*gateway.Client, error) {
-	if link.Access == "" {
+// clusterOfLink returns a client that uses the access credential of a link, and its endpoints unless
+// --endpoint or the profile has others. If access is empty, the client uses the credentials and the
+// endpoints of the profile, and never the endpoints in the link: anybody can write endpoints into a
+// link, and would then receive the user's credentials.
+func (a *app) clusterOfLink(cmd *cobra.Command, r *remote, access string, endpoints []string) (*gateway.Client, error) {
+	if access == "" {
 		return a.cluster(cmd, r)
 	}
-	p := config.Profile{Endpoints: link.Endpoints, Token: link.Access}
+	p := config.Profile{Endpoints: endpoints, Token: access}
 	switch {
 	case len(r.endpoints) > 0:
 		p.Endpoints = r.endpoints
@@ -236,8 +246,8 @@ type sharedFile struct {
 
 // sharedList is the JSON output of share open.
 type sharedList struct {
-	ID      string       `json:"share_id"`
-	Owner   string       `json:"owner"`
+	ID      string       `json:"share_id,omitempty"` // empty for files that are not encrypted
+	Owner   string       `json:"owner,omitempty"`    // empty for files that are not encrypted
 	Bucket  string       `json:"bucket"`
 	Path    string       `json:"path"`
 	Read    bool         `json:"read"`
@@ -270,14 +280,19 @@ func (o *opened) list(ctx context.Context) error {
 		}
 		all.Files = append(all.Files, sharedFile{name, file.Size, file.Modified})
 	}
-	if o.plan.json {
-		return o.app.printJSON(all)
-	}
-	if len(all.Files) == 0 {
+	if len(all.Files) == 0 && !o.plan.json {
 		o.app.say(o.app.stderr, "The shared folder is empty. If it should not be, its owner has changed the keys: ask for a new link.\n")
 	}
+	return o.app.printShared(&all, o.plan.json)
+}
+
+// printShared prints the files of a share, as JSON or one per line.
+func (a *app) printShared(all *sharedList, asJSON bool) error {
+	if asJSON {
+		return a.printJSON(all)
+	}
 	for _, file := range all.Files {
-		o.app.say(o.app.stdout, "%-19s  %12s  %s\n", file.Modified.Local().Format(time.DateTime), sizeFor(o.app.stdout, uint64(max(file.Size, 0))), printable(file.Name))
+		a.say(a.stdout, "%-19s  %12s  %s\n", file.Modified.Local().Format(time.DateTime), sizeFor(a.stdout, uint64(max(file.Size, 0))), printable(file.Name))
 	}
 	return nil
 }

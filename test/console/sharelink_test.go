@@ -5,14 +5,17 @@ package console
 import (
 	"bytes"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/test/harness"
 )
 
 // TestAFolderIsSharedOnItsPage: a person shares a folder on its page. Somebody without an account opens the
-// link at another node, goes through the folder and saves files, and nothing beside the folder. After the
-// share was revoked on the page of the bucket, the link opens nothing.
+// link at another node, goes through the folder and saves files, and nothing beside the folder. The command
+// share open does the same. After the share was revoked on the page of the bucket, the link opens nothing.
 func TestAFolderIsSharedOnItsPage(t *testing.T) {
 	const email = "shari@example.org"
 	c, p := signedIn(t, email)
@@ -66,7 +69,28 @@ func TestAFolderIsSharedOnItsPage(t *testing.T) {
 			t.Errorf("the browser sends %s", url)
 		}
 	}
+	opened := t.TempDir()
+	opens := func(want int, args ...string) harness.Result {
+		t.Helper()
+		r := harness.Run(t, []string{"HOME=" + opened}, link+"\n", append([]string{"share", "open", "-"}, args...)...)
+		if r.Code != want {
+			t.Fatalf("share open %q: %+v", args, r)
+		}
+		return r
+	}
+	if r := opens(0); !strings.Contains(r.Stdout, "day 1/map+ü.txt") || !strings.Contains(r.Stdout, "sunset.png") || strings.Contains(r.Stdout, "tripod") {
+		t.Errorf("the command lists %q", r.Stdout)
+	}
+	opens(0, filepath.Join(opened, "trip"))
+	for name, want := range map[string]string{"day 1/map+ü.txt": "north", "sunset.png": string(photo)} {
+		if got, err := os.ReadFile(filepath.Join(opened, "trip", name)); err != nil || string(got) != want {
+			t.Errorf("%s has %d bytes, %v", name, len(got), err)
+		}
+	}
 	revokes(p, "For Ann", "/buckets/albums")
+	if r := opens(1, filepath.Join(opened, "again")); !strings.Contains(r.Stderr, "the share was revoked") {
+		t.Errorf("after the share is revoked the command says %q", r.Stderr)
+	}
 	friend.expect("401")
 	friend.openLink("/shared#" + fragment)
 	friend.shows("The owner has revoked this share")

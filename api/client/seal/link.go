@@ -4,13 +4,12 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
 )
 
 const (
 	linkVersion  = "1" // version of a link to encrypted content
-	plainVersion = "2" // version of a link to content that is not encrypted, which this package rejects
+	plainVersion = "2" // version of a PlainLink
 )
 
 // maxEndpoints is the maximum number of endpoints in a link.
@@ -98,22 +97,9 @@ func (l *Link) GoString() string { return "seal.Link{" + l.Token.ShareID + "}" }
 // ParseLink parses the result of [Link.URL]. The error is [ErrToken], [ErrVersion],
 // [ErrPlainLink] or [ErrTooLarge].
 func ParseLink(s string) (*Link, error) {
-	if len(s) > 2*maxToken {
-		return nil, fmt.Errorf("%w: link of %d bytes", ErrTooLarge, len(s))
-	}
-	page, fragment, ok := strings.Cut(strings.TrimSpace(s), "#")
-	if !ok {
-		if !strings.HasPrefix(page, "v=") {
-			return nil, fmt.Errorf("%w: link has no fragment", ErrToken)
-		}
-		page, fragment = "", page
-	}
-	if err := checkPage(page); err != nil {
-		return nil, err
-	}
-	values, err := url.ParseQuery(fragment)
+	page, values, err := linkValues(s)
 	if err != nil {
-		return nil, fmt.Errorf("%w: fragment", ErrToken) // the error has no cause, because the cause quotes the secret
+		return nil, err
 	}
 	if v := values.Get("v"); v == plainVersion {
 		return nil, ErrPlainLink
@@ -121,8 +107,8 @@ func ParseLink(s string) (*Link, error) {
 		return nil, fmt.Errorf("%w: link %.16q", ErrVersion, v)
 	}
 	link := &Link{Page: page, Access: values.Get("a"), Endpoints: values["e"]}
-	if len(link.Endpoints) > maxEndpoints {
-		return nil, fmt.Errorf("%w: link with %d endpoints", ErrTooLarge, len(link.Endpoints))
+	if err := checkEndpoints(link.Endpoints); err != nil {
+		return nil, err
 	}
 	if values.Has("k") {
 		secret, err := base64.RawURLEncoding.Strict().DecodeString(values.Get("k"))

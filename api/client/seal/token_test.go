@@ -2,6 +2,7 @@ package seal
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -299,6 +300,8 @@ func TestLinks(t *testing.T) {
 	want(t, err, ErrVersion)
 	_, err = ParseLink("https://example.org/#a=token&b=bucket&p=folder%2F&v=2")
 	want(t, err, ErrPlainLink)
+	_, err = ParsePlainLink("https://example.org/#" + fragment)
+	want(t, err, ErrVersion)
 	_, err = owner.NewLink("example.org", "", share())
 	want(t, err, ErrToken)
 }
@@ -394,4 +397,32 @@ func TestTokensThatMeanNothing(t *testing.T) {
 	want(t, err, ErrToken)
 	_, err = ParseToken(strings.Repeat("x", 2*maxToken))
 	want(t, err, ErrTooLarge)
+}
+
+// A link to content that is not encrypted says where it is and who may read it, with and without a
+// page, and is refused without one of these. The texts of its type do not have the credential.
+func TestPlainLinks(t *testing.T) {
+	const fragment = "a=secret&b=photos&e=http%3A%2F%2Fone%3A9000&p=trip%2Fday+1%2F&v=2"
+	for _, text := range []string{"https://example.org/shared#" + fragment, " v=2&" + fragment + "\n"} {
+		l, err := ParsePlainLink(text)
+		if err != nil || l.Bucket != "photos" || l.Place != "trip/day 1/" || l.Access != "secret" || !slices.Equal(l.Endpoints, []string{"http://one:9000"}) {
+			t.Errorf("%q is %+v, %v", text, l, err)
+		}
+		if told := fmt.Sprintf("%v %#v", l, l); strings.Contains(told, "secret") {
+			t.Errorf("the link is printed as %s", told)
+		}
+	}
+	for bad, kind := range map[string]error{
+		"":                       ErrToken,
+		"https://example.org/":   ErrToken,
+		"v=2&b=photos&p=cat.txt": ErrToken,
+		"v=2&b=photos&a=secret":  ErrToken,
+		"v=2&p=cat.txt&a=secret": ErrToken,
+		"v=3&b=a&p=cat.txt&a=s":  ErrVersion,
+		"/shared#" + fragment:    ErrToken,
+		"v=2&" + strings.Repeat("e=x&", maxEndpoints+1) + "b=a&p=b&a=c": ErrTooLarge,
+	} {
+		_, err := ParsePlainLink(bad)
+		want(t, err, kind)
+	}
 }
