@@ -25,7 +25,9 @@ const (
 type stages []int
 
 // String returns the numbers with commas between them.
-func (s *stages) String() string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(*s), " ", ","), "[]") }
+func (s *stages) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*s), " ", ","), "[]")
+}
 
 // Set takes numbers with commas between them. It returns an error if one is not above the one before
 // it.
