@@ -71,8 +71,12 @@ func (s *store) putTiny(note string) {
 	s.run("PUT 1 KiB, 32 clients, 3 copies, "+note, "", s.at(s.cluster.Followers()[0]), s.puts(strings.ReplaceAll(note, " ", "-"), tinyObject, objectClients), 0)
 }
 
-// fill creates count pins of files that the cluster stores, and does not keep the answers.
+// fill creates count pins of files that the cluster stores, and does not keep the answers. If count
+// is not above 0, it creates none: a load without a number would have no end.
 func (u *user) fill(count int, files []harness.Offered) outcome {
+	if count <= 0 {
+		return outcome{}
+	}
 	bodies := make([][]byte, len(files))
 	for i, f := range files {
 		bodies[i] = pinBody(f.CID, "bench", nil)
