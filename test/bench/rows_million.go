@@ -61,7 +61,7 @@ func measureMillion(b *bench) {
 		note: strconv.Itoa(b.million) + " pins", used: newMeter(c.Nodes, nil).before,
 	}.print()
 	measureLists(b, c, u, b.million)
-	objects := objectsOf(b, c)
+	objects := bucketOf(b, c, u.token)
 	objects.putTiny(strconv.Itoa(b.million) + " pins, just after the joins")
 	objects.putTiny(strconv.Itoa(b.million) + " pins, then")
 }

@@ -57,7 +57,7 @@ func measureScale(b *bench) {
 	c := harness.Start(b, harness.Options{Replication: 2, Env: storeEnv()})
 	nodes := c.Nodes[:len(c.Nodes):len(c.Nodes)] // without those that join and are removed
 	u := newUser(b, c, "scale")
-	objects := objectsOf(b, c)
+	objects := bucketOf(b, c, u.token)
 	made := 0
 	for _, pins := range b.scale {
 		note := strconv.Itoa(pins) + " pins"
