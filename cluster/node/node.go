@@ -244,6 +244,9 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 	return n, n.checkSecret()
 }
 
+// StoreMemory returns the memory in bytes that the ordered store of the state holds.
+func (n *Node) StoreMemory() uint64 { return n.store.MemoryBytes() }
+
 func (n *Node) openFolder() error {
 	if err := durable.MkdirAll(n.folder.path, 0o700); err != nil {
 		return fmt.Errorf("data folder: %w", err)

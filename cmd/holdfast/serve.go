@@ -171,7 +171,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 		return nil
 	})
 	g.Go(func() error {
-		limitMemory(running)
+		limitMemory(running, a.environ, n.StoreMemory)
 		return nil
 	})
 	g.Go(func() error {
