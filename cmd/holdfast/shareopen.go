@@ -225,16 +225,25 @@ func (o *opened) run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return o.list(ctx)
 	}
-	at := s3Target{o.grant.Token().Bucket, o.scope()}
-	if !o.folder() {
-		return o.app.download(ctx, o.client, o.vault, at, args[0], gateway.DownloadOptions{})
+	return o.app.fetchShared(o.cmd, o.client, o.vault, s3Target{o.grant.Token().Bucket, o.scope()}, o.folder(), args[0], o.plan.json)
+}
+
+// fetchShared downloads a shared object to the file to, or a shared folder to the folder to. The
+// Vault is nil if they are not encrypted.
+func (a *app) fetchShared(cmd *cobra.Command, c *gateway.Client, v *gateway.Vault, at s3Target, folder bool, to string, asJSON bool) error {
+	if !folder {
+		return a.download(cmd.Context(), c, v, at, to, gateway.DownloadOptions{})
 	}
-	if args[0] == "-" {
-		return usagef("%s: a folder is shared: give DIR", called(o.cmd))
+	if to == "-" {
+		return usagef("%s: a folder is shared: give DIR", called(cmd))
 	}
-	plan := syncPlan{json: o.plan.json}
+	var side syncSide = plainSide{c, at}
+	if v != nil {
+		side = vaultSide{v, at}
+	}
+	plan := syncPlan{json: asJSON}
 	plan.options.Parallel = gateway.DefaultSyncParallel
-	return o.app.sync(ctx, vaultSide{o.vault, at}, args[0], at, true, plan)
+	return a.sync(cmd.Context(), side, to, at, true, plan)
 }
 
 // sharedFile is one file in the output of share open --json.
@@ -280,16 +289,17 @@ func (o *opened) list(ctx context.Context) error {
 		}
 		all.Files = append(all.Files, sharedFile{name, file.Size, file.Modified})
 	}
-	if len(all.Files) == 0 && !o.plan.json {
-		o.app.say(o.app.stderr, "The shared folder is empty. If it should not be, its owner has changed the keys: ask for a new link.\n")
-	}
-	return o.app.printShared(&all, o.plan.json)
+	return o.app.printShared(&all, o.plan.json, "The shared folder is empty. If it should not be, its owner has changed the keys: ask for a new link.")
 }
 
-// printShared prints the files of a share, as JSON or one per line.
-func (a *app) printShared(all *sharedList, asJSON bool) error {
+// printShared prints the files of a share, as JSON or one per line. If there are none, people read
+// the text empty.
+func (a *app) printShared(all *sharedList, asJSON bool, empty string) error {
 	if asJSON {
 		return a.printJSON(all)
+	}
+	if len(all.Files) == 0 {
+		a.say(a.stderr, "%s\n", empty)
 	}
 	for _, file := range all.Files {
 		a.say(a.stdout, "%-19s  %12s  %s\n", file.Modified.Local().Format(time.DateTime), sizeFor(a.stdout, uint64(max(file.Size, 0))), printable(file.Name))

@@ -29,17 +29,11 @@ func (a *app) openPlain(cmd *cobra.Command, r *remote, plan *openPlan, text stri
 	}
 	defer c.Close()
 	ctx, at := cmd.Context(), s3Target{link.Bucket, link.Place}
-	switch folder := strings.HasSuffix(link.Place, "/"); {
-	case len(args) == 0:
-		err = a.listPlain(ctx, c, at, plan.json)
-	case !folder:
-		err = a.download(ctx, c, nil, at, args[0], gateway.DownloadOptions{})
-	case args[0] == "-":
-		return usagef("%s: a folder is shared: give DIR", called(cmd))
-	default:
-		files := syncPlan{json: plan.json}
-		files.options.Parallel = gateway.DefaultSyncParallel
-		err = a.sync(ctx, plainSide{c, at}, args[0], at, true, files)
+	folder := strings.HasSuffix(link.Place, "/")
+	if len(args) == 0 {
+		err = a.listPlain(ctx, c, at, folder, plan.json)
+	} else {
+		err = a.fetchShared(cmd, c, nil, at, folder, args[0], plan.json)
 	}
 	if errors.Is(err, gateway.ErrDenied) {
 		err = errRevoked
@@ -48,15 +42,16 @@ func (a *app) openPlain(cmd *cobra.Command, r *remote, plan *openPlan, text stri
 }
 
 // listPlain prints the object of a link, or the objects of its folder.
-func (a *app) listPlain(ctx context.Context, c *gateway.Client, at s3Target, asJSON bool) error {
+func (a *app) listPlain(ctx context.Context, c *gateway.Client, at s3Target, folder, asJSON bool) error {
 	all := sharedList{Bucket: at.bucket, Path: "/" + strings.TrimSuffix(at.key, "/"), Read: true, Files: []sharedFile{}}
-	if !strings.HasSuffix(at.key, "/") {
+	const empty = "The shared folder is empty."
+	if !folder {
 		o, err := c.Head(ctx, at.bucket, at.key)
 		if err != nil {
 			return err
 		}
 		all.Files = append(all.Files, sharedFile{path.Base(o.Key), o.Size, o.Modified})
-		return a.printShared(&all, asJSON)
+		return a.printShared(&all, asJSON, empty)
 	}
 	for o, err := range c.List(ctx, at.bucket, gateway.ListOptions{Prefix: at.key, Recursive: true}) {
 		if err != nil {
@@ -66,8 +61,5 @@ func (a *app) listPlain(ctx context.Context, c *gateway.Client, at s3Target, asJ
 			all.Files = append(all.Files, sharedFile{name, o.Size, o.Modified})
 		}
 	}
-	if len(all.Files) == 0 && !asJSON {
-		a.say(a.stderr, "The shared folder is empty.\n")
-	}
-	return a.printShared(&all, asJSON)
+	return a.printShared(&all, asJSON, empty)
 }

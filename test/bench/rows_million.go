@@ -49,11 +49,7 @@ func measureMillion(b *bench) {
 
 	began := time.Now()
 	for range 2 {
-		joined := c.Add(c.JoinArgs(false)...)
-		harness.Eventually(b, joinWithin, joined.Name+" has joined", func() (bool, error) {
-			err := joined.WaitReady(b.ctx)
-			return err == nil, err
-		})
+		join(b, c)
 	}
 	c.Settle()
 	row{
@@ -64,6 +60,16 @@ func measureMillion(b *bench) {
 	objects := bucketOf(b, c, u.token)
 	objects.putTiny(strconv.Itoa(b.million) + " pins, just after the joins")
 	objects.putTiny(strconv.Itoa(b.million) + " pins, then")
+}
+
+// join adds a node to the cluster and waits until it is ready.
+func join(b *bench, c *harness.Cluster) *harness.Node {
+	joined := c.Add(c.JoinArgs(false)...)
+	harness.Eventually(b, joinWithin, joined.Name+" has joined", func() (bool, error) {
+		err := joined.WaitReady(b.ctx)
+		return err == nil, err
+	})
+	return joined
 }
 
 // putTiny stores objects of 1 KiB through a follower and prints the row.

@@ -135,11 +135,7 @@ func (u *user) measureKill(nodes []*harness.Node, note string) {
 // measureJoin measures how long a new node takes until it is ready, and removes it from the cluster.
 func (u *user) measureJoin(note string) {
 	began := time.Now()
-	joined := u.cluster.Add(u.cluster.JoinArgs(false)...)
-	harness.Eventually(u.b, joinWithin, joined.Name+" has joined", func() (bool, error) {
-		err := joined.WaitReady(u.b.ctx)
-		return err == nil, err
-	})
+	joined := join(u.b, u.cluster)
 	row{work: "a node joins, until ready", result: seconds(time.Since(began)), used: newMeter([]*harness.Node{joined}, nil).before, note: note}.print()
 	id := joined.Status().Node.ID
 	joined.Kill()

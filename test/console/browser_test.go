@@ -3,7 +3,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -194,16 +193,12 @@ func ask[T any](p *tab, step chromedp.Action[T]) (answer T) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
 	defer cancel()
-	var final error
-	err := harness.Poll(ctx, 50*time.Millisecond, func() (bool, error) {
-		var err error
-		if answer, err = chromedp.Run(ctx, step); err != nil && pageLeft(err) {
-			return false, err
-		}
-		final = err
-		return true, nil
+	var err error
+	_ = harness.Poll(ctx, 50*time.Millisecond, func() (bool, error) { // err says more than the end of ctx
+		answer, err = chromedp.Run(ctx, step)
+		return err == nil || !pageLeft(err), err
 	})
-	if err = cmp.Or(final, err); err != nil {
+	if err != nil {
 		p.t.Fatalf("%v; the page is %s", err, p.what())
 	}
 	return answer

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 )
 
@@ -123,6 +124,36 @@ func ParseLink(s string) (*Link, error) {
 		return nil, err
 	}
 	return link, nil
+}
+
+// checkEndpoints returns [ErrTooLarge] if a link has more endpoints than maxEndpoints.
+func checkEndpoints(endpoints []string) error {
+	if len(endpoints) > maxEndpoints {
+		return fmt.Errorf("%w: link with %d endpoints", ErrTooLarge, len(endpoints))
+	}
+	return nil
+}
+
+// linkValues parses the text of a link of any version to the URL of its page and the values of its
+// fragment. The error is [ErrToken] or [ErrTooLarge]. It never quotes the text, which is a secret.
+func linkValues(s string) (page string, values url.Values, err error) {
+	if len(s) > 2*maxToken {
+		return "", nil, fmt.Errorf("%w: link of %d bytes", ErrTooLarge, len(s))
+	}
+	page, fragment, ok := strings.Cut(strings.TrimSpace(s), "#")
+	if !ok {
+		if !strings.HasPrefix(page, "v=") {
+			return "", nil, fmt.Errorf("%w: link has no fragment", ErrToken)
+		}
+		page, fragment = "", page
+	}
+	if err := checkPage(page); err != nil {
+		return "", nil, err
+	}
+	if values, err = url.ParseQuery(fragment); err != nil {
+		return "", nil, fmt.Errorf("%w: fragment", ErrToken) // the error has no cause, because the cause quotes the secret
+	}
+	return page, values, nil
 }
 
 // Open verifies the token of the link and opens its key, as [Token.Open] does. Without known

@@ -1,10 +1,6 @@
 package seal
 
-import (
-	"fmt"
-	"net/url"
-	"strings"
-)
+import "fmt"
 
 // PlainLink is a link to content that is not encrypted, such as a page of the console makes. The
 // format is described in docs/encryption.md, Links.
@@ -40,34 +36,4 @@ func ParsePlainLink(s string) (PlainLink, error) {
 		return PlainLink{}, fmt.Errorf("%w: link without bucket, place or access", ErrToken)
 	}
 	return l, checkEndpoints(l.Endpoints)
-}
-
-// checkEndpoints returns [ErrTooLarge] if a link has more endpoints than maxEndpoints.
-func checkEndpoints(endpoints []string) error {
-	if len(endpoints) > maxEndpoints {
-		return fmt.Errorf("%w: link with %d endpoints", ErrTooLarge, len(endpoints))
-	}
-	return nil
-}
-
-// linkValues parses the text of a link of any version to the URL of its page and the values of its
-// fragment. The error is [ErrToken] or [ErrTooLarge]. It never quotes the text, which is a secret.
-func linkValues(s string) (page string, values url.Values, err error) {
-	if len(s) > 2*maxToken {
-		return "", nil, fmt.Errorf("%w: link of %d bytes", ErrTooLarge, len(s))
-	}
-	page, fragment, ok := strings.Cut(strings.TrimSpace(s), "#")
-	if !ok {
-		if !strings.HasPrefix(page, "v=") {
-			return "", nil, fmt.Errorf("%w: link has no fragment", ErrToken)
-		}
-		page, fragment = "", page
-	}
-	if err := checkPage(page); err != nil {
-		return "", nil, err
-	}
-	if values, err = url.ParseQuery(fragment); err != nil {
-		return "", nil, fmt.Errorf("%w: fragment", ErrToken) // the error has no cause, because the cause quotes the secret
-	}
-	return page, values, nil
 }
