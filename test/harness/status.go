@@ -26,18 +26,20 @@ type NodeInfo struct {
 
 // PeerRow describes one member as the answering node sees it.
 type PeerRow struct {
-	ID        string   `json:"id"`
-	Name      string   `json:"name"`
-	Role      string   `json:"role"`  // voter or nonvoter
-	State     string   `json:"state"` // alive, suspect, down or draining
-	Zone      string   `json:"zone"`  // the setting node.zone of the member
-	Drain     *Drain   `json:"drain"` // nil if the member is not being drained
-	Addrs     []string `json:"addrs"`
-	Version   string   `json:"version"`
-	Pins      int64    `json:"pins"`
-	UsedBytes int64    `json:"used_bytes"`
-	FreeBytes int64    `json:"free_bytes"`
-	Queue     int64    `json:"queue"`
+	ID      string   `json:"id"`
+	Name    string   `json:"name"`
+	Role    string   `json:"role"`  // voter or nonvoter
+	State   string   `json:"state"` // alive, suspect, down or draining
+	Zone    string   `json:"zone"`  // the setting node.zone of the member
+	Drain   *Drain   `json:"drain"` // nil if the member is not being drained
+	Addrs   []string `json:"addrs"`
+	Version string   `json:"version"`
+	Pins    int64    `json:"pins"`
+	// PinsPartial is true while the member's pins are still being counted.
+	PinsPartial bool  `json:"pins_partial,omitempty"`
+	UsedBytes   int64 `json:"used_bytes"`
+	FreeBytes   int64 `json:"free_bytes"`
+	Queue       int64 `json:"queue"`
 	// Quarantine is set only for a member whose state differs from that of the majority.
 	Quarantine string `json:"quarantine,omitempty"`
 	Full       bool   `json:"full"` // a disk of the member is full; absent if not
