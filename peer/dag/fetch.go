@@ -159,7 +159,6 @@ func Fetch(ctx context.Context, req FetchRequest) (Result, error) {
 		ctx:    scope,
 		cancel: cancel,
 		front:  newFrontier(limits, req.Buffer.seen),
-		puts:   make(chan got, putBlocks),
 		events: make(chan event, fetchJobs+putters),
 		faults: make([]strikes, len(req.Sources)),
 	}
@@ -193,10 +192,10 @@ type fetch struct {
 	began  time.Time
 	ctx    context.Context // ends when Fetch returns
 	cancel context.CancelCauseFunc
-	puts   chan got
 	events chan event
 	work   sync.WaitGroup
-	write  sync.Once // starts the putters once
+	write  sync.Once // makes puts and starts the putters
+	puts   chan got  // nil until then; most DAGs are so small that no putter is needed
 	whole  completer // nil if the store does not implement completer
 	small  small
 

@@ -256,6 +256,7 @@ func (f *fetch) take(it item, b blocks.Block) error {
 		return nil
 	}
 	f.write.Do(func() {
+		f.puts = make(chan got, putBlocks)
 		for range putters {
 			f.work.Go(f.store)
 		}
