@@ -26,6 +26,7 @@ type entry struct {
 	did    string // text that apply adds to the audit row about what the command did
 	at     Millis // time of the command, for ObjectChange; 0 if it has none
 	fx     *Effects
+	firsts *firstPins // nil: no cache
 }
 
 // Result is what a successful command returns to its proposer.
@@ -109,7 +110,7 @@ func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) 
 		}
 	}
 	before := len(fx.Objects)
-	result, err := run(tx, cmd, &entry{index: index, settle: MaxSettle, fx: fx})
+	result, err := run(tx, cmd, &entry{index: index, settle: MaxSettle, fx: fx, firsts: &a.firsts})
 	if err != nil {
 		fx.Objects = fx.Objects[:before] // nothing was changed
 	}

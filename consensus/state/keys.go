@@ -164,14 +164,15 @@ func (k key) end() key {
 // Sparse returns true for keys that commands often look up or delete although they do not exist,
 // so that the store should have a filter of the existing ones. Commands look up an operation by
 // its id, a pin by its request, a root, an object by its key, and the mark of a disabled account.
-// They delete the marks of a root that is settling and of the bytes of a root that have arrived.
+// They delete the marks of a root that is settling, of the bytes of a root that have arrived, and of
+// a root with too few copies.
 // See Options.Sparse of storage/kv.
 func Sparse(k []byte) bool {
 	if len(k) == 0 {
 		return false
 	}
 	switch k[0] {
-	case tableOp, tableRoot, tableSettling, tableDisabled, tableArrived, tableObject:
+	case tableOp, tableRoot, tableSettling, tableShort, tableDisabled, tableArrived, tableObject:
 		return true
 	case tablePins:
 		at := partEnd(k)
@@ -192,8 +193,10 @@ func SparseAfter(k []byte) []byte {
 		return []byte{tableObject}
 	case k[0] > tableDisabled:
 		return []byte{tableArrived}
-	case k[0] > tableSettling:
+	case k[0] > tableShort:
 		return []byte{tableDisabled}
+	case k[0] > tableSettling:
+		return []byte{tableShort}
 	case k[0] > tablePins:
 		return []byte{tableRoot}
 	}

@@ -26,8 +26,8 @@ func TestSparseKeysAreFoundWithoutReadingTheOthers(t *testing.T) {
 		others = append(others, opOrderKey(uint64(op[0])))
 	}
 	for _, root := range []RootKey{"", "r", RootKey(long)} {
-		sparse = append(sparse, rootKey(root), settlingKey(root), disabledKey(AccountID(root)), arrivedKey(root))
-		others = append(others, retainedPrefix(root), shortKey(root), linkKey(root, "r", "r"), originKey(&Pin{ID: "r", Account: "r"}, root))
+		sparse = append(sparse, rootKey(root), settlingKey(root), shortKey(root), disabledKey(AccountID(root)), arrivedKey(root))
+		others = append(others, retainedPrefix(root), linkKey(root, "r", "r"), originKey(&Pin{ID: "r", Account: "r"}, root))
 	}
 	b := Bucket{Account: "r", Name: "bucket", Born: 0x72}
 	for _, key := range []string{"r", long, "\x00"} {

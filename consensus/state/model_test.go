@@ -292,10 +292,11 @@ func TestAnyHistoryOfReplacementsKeepsWhatIsCharged(t *testing.T) {
 	})
 }
 
-// history applies commands, and checks the state after each.
+// history applies commands, and checks the state after each. It applies them to a second machine too,
+// which gets each command twice and remembers the pins of new roots.
 func history(rt *rapid.T, m *machine, draw func() Command) {
 	rt.Helper()
-	twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op}
+	twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op, firsts: new(firstPins)}
 	steps := rapid.IntRange(1, 60).Draw(rt, "steps")
 	for step := range steps {
 		cmd := draw()

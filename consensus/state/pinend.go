@@ -110,6 +110,17 @@ func (v View) PinsDue(now Millis) (bool, error) {
 	return len(due) > 0, err
 }
 
+// boundedPins returns the attached pins of a root that have a size limit, as many as the entry may
+// change.
+func boundedPins(tx Tx, root *Root, e *entry) ([]*Pin, error) {
+	if p, err := e.only(tx, root); err != nil || p != nil && p.MaxBytes == 0 {
+		return nil, err
+	}
+	prefix := boundedOf(root.Key)
+	pins, _, err := attachedPins(tx, prefix, prefix, e.settle)
+	return pins, err
+}
+
 // exceeds returns whether content of the given size is larger than the pin permits.
 func (v *Pin) exceeds(bytes uint64) bool { return v.MaxBytes > 0 && bytes > v.MaxBytes }
 
@@ -146,8 +157,7 @@ func letGoTooLarge(tx Tx, root *Root, e *entry) (gone bool, err error) {
 	if root.Refs == 0 {
 		return false, nil
 	}
-	prefix := boundedOf(root.Key)
-	pins, _, err := attachedPins(tx, prefix, prefix, e.settle)
+	pins, err := boundedPins(tx, root, e)
 	if err != nil {
 		return false, err
 	}

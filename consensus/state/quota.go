@@ -142,9 +142,11 @@ func afford(r Reader, p *Pin, root *Root, k RootKey, old *Pin) error {
 		freed += old.weight()
 		used -= min(used, freed)
 	}
-	has, err := get[charge](r, chargeKey(p.Account, k))
-	if err != nil {
-		return err
+	var has *charge
+	if root != nil { // nobody is charged for a root that does not exist
+		if has, err = get[charge](r, chargeKey(p.Account, k)); err != nil {
+			return err
+		}
 	}
 	costs, known, err := price(r, root)
 	if err != nil {

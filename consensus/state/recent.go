@@ -1,10 +1,12 @@
 package state
 
 // Applier applies commands to one store, one after the other, and caches the newest operation
-// ids. The cache affects only speed. The zero value is ready to use. After the state of the store
-// was replaced or applied commands were discarded, the caller must use a new Applier.
+// ids and the pins of new roots. The caches affect only speed. The zero value is ready to use. After
+// the state of the store was replaced or applied commands were discarded, the caller must use a new
+// Applier.
 type Applier struct {
-	ops recentOps
+	ops    recentOps
+	firsts firstPins
 }
 
 // recentOps caches the newest remembered operations. For each new operation, the state forgets
@@ -44,4 +46,62 @@ func (r *recentOps) at(n uint64) (op recentOp, ok bool) {
 		return recentOp{}, false
 	}
 	return r.ring[(n-r.base)%ringOps], true
+}
+
+// firstPins caches which pin created a root. Most roots have one pin, and a report about a new root
+// changes that pin a moment later. To find the pin in the index of attached pins is slow, because
+// the index is in random order and spread over the whole store.
+type firstPins struct {
+	pins map[RootKey]firstPin
+	ring []RootKey // at most maxFirstPins long
+	next int       // place in ring of the oldest root
+}
+
+type firstPin struct {
+	account AccountID
+	id      RequestID
+}
+
+// maxFirstPins is the capacity of the cache: the roots that are created in some seconds.
+const maxFirstPins = 8192
+
+// note adds the pin that has created a root. A nil cache stays empty.
+func (f *firstPins) note(k RootKey, p *Pin) {
+	if f == nil {
+		return
+	}
+	if f.pins == nil {
+		f.pins = make(map[RootKey]firstPin)
+	}
+	if _, known := f.pins[k]; !known {
+		if len(f.ring) < maxFirstPins {
+			f.ring = append(f.ring, k)
+		} else {
+			delete(f.pins, f.ring[f.next])
+			f.ring[f.next] = k
+			f.next = (f.next + 1) % maxFirstPins
+		}
+	}
+	f.pins[k] = firstPin{p.Account, p.ID}
+}
+
+// only returns the pin that is attached to a root, if the root has one pin and the cache knows it.
+// Otherwise it returns nil, and the caller searches the index. It does not trust the cache: a pin
+// that waits for the root and has not failed is attached to it.
+func (e *entry) only(r Reader, root *Root) (*Pin, error) {
+	if e.firsts == nil || root.Refs != 1 {
+		return nil, nil
+	}
+	at, known := e.firsts.pins[root.Key]
+	if !known {
+		return nil, nil
+	}
+	p, err := findPin(r, at.account, at.id)
+	if err != nil || p == nil || p.Status == Failed {
+		return nil, err
+	}
+	if of, err := p.root(); err != nil || of != root.Key {
+		return nil, err
+	}
+	return p, nil
 }

@@ -282,6 +282,7 @@ func attach(tx Tx, p *Pin, k RootKey, nodes []NodeID, e *entry) (*Root, error) {
 	switch {
 	case root == nil:
 		root = &Root{Key: k, Born: e.index, Status: Queued}
+		e.firsts.note(k, p)
 		if err := allocate(tx, root, nodes); err != nil {
 			return nil, err
 		}
@@ -503,12 +504,11 @@ func rejudge(tx Tx, root *Root, e *entry) error {
 			return err
 		}
 	}
-	return settle(tx, root.Key, e)
+	return settleFrom(tx, root, nil, e)
 }
 
-// settle changes the pins of a root to the root's status, or to failed if their account cannot
-// afford the content. It changes at most as many pins as the entry may; the mark then has the key
-// at which SettleRoots continues.
+// settle continues to change the pins of a root to the root's status, if the root has the mark for
+// it.
 func settle(tx Tx, k RootKey, e *entry) error {
 	from, settling, err := tx.Get(settlingKey(k))
 	if err != nil || !settling {
@@ -521,11 +521,15 @@ func settle(tx Tx, k RootKey, e *entry) error {
 	if root == nil {
 		return tx.Delete(settlingKey(k))
 	}
-	prefix := attachedTo(k)
-	if len(from) == 0 {
-		from = prefix
-	}
-	pins, next, err := attachedPins(tx, prefix, from, e.settle)
+	return settleFrom(tx, root, from, e)
+}
+
+// settleFrom changes the pins of a root to the root's status, or to failed if their account cannot
+// afford the content, beginning with the key from; nil means the first pin. It changes at most as
+// many pins as the entry may; the mark then has the key at which SettleRoots continues.
+func settleFrom(tx Tx, root *Root, from key, e *entry) error {
+	k := root.Key
+	pins, next, err := pinsToSettle(tx, root, from, e)
 	if err != nil {
 		return err
 	}
@@ -577,6 +581,18 @@ func settle(tx Tx, k RootKey, e *entry) error {
 		return keepOrRemove(tx, root, e)
 	}
 	return nil
+}
+
+// pinsToSettle returns the attached pins of a root from a key on, as many as the entry may change,
+// and the key of the next pin, or nil at the end.
+func pinsToSettle(tx Tx, root *Root, from key, e *entry) (pins []*Pin, next []byte, err error) {
+	if len(from) == 0 {
+		if p, err := e.only(tx, root); err != nil || p != nil && e.settle > 0 {
+			return []*Pin{p}, nil, err
+		}
+		from = attachedTo(root.Key)
+	}
+	return attachedPins(tx, attachedTo(root.Key), from, e.settle)
 }
 
 // attachedPins returns up to limit pins with index rows under prefix, from a key on, and the key

@@ -130,6 +130,8 @@ type machine struct {
 	// narrow: entries have room for one pin only, so what arrives is not charged
 	// to all who wait for it.
 	narrow bool
+	// firsts is the cache of the pins of new roots; nil means that each command has a new Applier.
+	firsts *firstPins
 	fx     Effects // of the newest command
 }
 
@@ -166,7 +168,12 @@ func (m *machine) apply(cmd Command) (Result, error) {
 func (m *machine) applyOp(op OpID, cmd Command) (Result, error) {
 	m.index++
 	m.fx = Effects{}
-	return Apply(m.memory, m.index, op, cmd, &m.fx)
+	if m.firsts == nil {
+		return Apply(m.memory, m.index, op, cmd, &m.fx)
+	}
+	a := Applier{firsts: *m.firsts}
+	defer func() { *m.firsts = a.firsts }()
+	return a.Apply(m.memory, m.index, op, cmd, &m.fx)
 }
 
 func (m *machine) must(cmd Command) Result {
