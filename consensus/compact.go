@@ -128,7 +128,7 @@ func (n *Node) snapshot(ctx context.Context) error {
 
 // newcomerPart limits the log after the newest snapshot when a member is added: if it is larger
 // than SnapshotBytes/newcomerPart, a new snapshot is cheaper to send and to apply than that log.
-const newcomerPart = 16
+const newcomerPart = 8
 
 // renewSnapshot takes a snapshot before a member is added, if the log after the newest snapshot
 // is long. A failure is only logged, because the member catches up without the new snapshot too,

@@ -105,9 +105,9 @@ type Timings struct {
 
 	SnapshotInterval  time.Duration // shortest interval between two checks whether a snapshot is due, 1 min; the longest is twice that
 	SnapshotThreshold uint64        // number of entries since the last snapshot that makes one due, 8,192
-	SnapshotBytes     uint64        // bytes of entries that make one due, at random 75 to 100 % of it, 32 MiB
+	SnapshotBytes     uint64        // bytes of entries that make one due, at random 75 to 100 % of it, 16 MiB
 	TrailingLogs      uint64        // entries kept in the log after a snapshot, 4,096
-	TrailingBytes     uint64        // bytes of these entries, 32 MiB
+	TrailingBytes     uint64        // bytes of these entries, 16 MiB
 	ServingBytes      uint64        // bytes of entries kept for a follower after its snapshot, 512 MiB
 }
 
@@ -123,9 +123,9 @@ func (t Timings) withDefaults() Timings {
 	t.Check = cmp.Or(t.Check, time.Hour)
 	t.SnapshotInterval = cmp.Or(t.SnapshotInterval, time.Minute)
 	t.SnapshotThreshold = cmp.Or(t.SnapshotThreshold, 8192)
-	t.SnapshotBytes = cmp.Or(t.SnapshotBytes, 32<<20)
+	t.SnapshotBytes = cmp.Or(t.SnapshotBytes, 16<<20)
 	t.TrailingLogs = cmp.Or(t.TrailingLogs, 4096)
-	t.TrailingBytes = cmp.Or(t.TrailingBytes, 32<<20)
+	t.TrailingBytes = cmp.Or(t.TrailingBytes, 16<<20)
 	t.ServingBytes = cmp.Or(t.ServingBytes, 512<<20)
 	return t
 }

@@ -1,12 +1,16 @@
-// Package hosttest asks the machine that tests run on: for small disks, and for the processor
-// time that a test took.
+// Package hosttest asks the machine that tests run on: for small disks, for the processor time that a
+// test took, and for the memory of mapped files.
 //
 // Imports: std.
 // Never:   anything that is not a test.
 package hosttest
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -34,4 +38,32 @@ func ProcessorTime(tb testing.TB) time.Duration {
 		tb.Fatal(err)
 	}
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// MappedBytes returns how many bytes of a file are resident in the mappings of this process. It
+// reads /proc/self/smaps, see proc_pid_smaps(5), and skips the test where that does not exist.
+func MappedBytes(tb testing.TB, path string) (bytes int) {
+	tb.Helper()
+	text, err := os.ReadFile("/proc/self/smaps")
+	if errors.Is(err, os.ErrNotExist) {
+		tb.Skip("the system does not list the mappings of a process")
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	inside := false
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		switch name, kind := strings.CutSuffix(fields[0], ":"); {
+		case !kind:
+			inside = strings.HasSuffix(strings.TrimSpace(line), path)
+		case inside && name == "Rss":
+			n, err := strconv.Atoi(fields[1])
+			if err != nil {
+				tb.Fatal(err)
+			}
+			bytes += n << 10
+		}
+	}
+	return bytes
 }

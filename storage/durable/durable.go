@@ -83,6 +83,17 @@ func Datasync(f *os.File) error {
 // DropCache does nothing.
 func DropCache(f *os.File, off, n int64) { dropCache(f, off, n) }
 
+// DropMapped removes the pages of a file that this process has mapped from its resident memory. The
+// kernel keeps the pages in its cache while it has room for them, and a later read of the mapping
+// brings them back. The caller must prevent that the file is unmapped meanwhile. DropMapped does
+// nothing where the system does not list the mappings of a process.
+func DropMapped(file fs.FileInfo) error {
+	if err := dropMapped(file); err != nil {
+		return fmt.Errorf("durable: drop mapped pages of %s: %w", file.Name(), err)
+	}
+	return nil
+}
+
 // DirectAlign is the alignment in bytes that a write to a file of OpenDirect needs for its
 // offset, length and memory address: the largest block size that disks and file systems
 // require (open(2), "O_DIRECT").

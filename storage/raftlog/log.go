@@ -69,6 +69,10 @@ type Log struct {
 	bolt *raftboltdb.BoltStore
 	file fs.FileInfo // identity of the file that was opened at path
 
+	// mapping is locked while no transaction may change where the file is mapped. Writing
+	// transactions hold a read lock.
+	mapping sync.RWMutex
+
 	// mu guards broken and is not held during input or output.
 	mu     sync.Mutex
 	broken error
@@ -180,7 +184,9 @@ func (l *Log) write(op string, fn func() error) error {
 	if broken != nil {
 		return fmt.Errorf("raftlog: %s: %w: %w", op, ErrBroken, broken)
 	}
+	l.mapping.RLock()
 	err := l.guard(fn)
+	l.mapping.RUnlock()
 	if err == nil && !durable.Linked(l.path, l.file) { // afterwards, so that everything acknowledged was in the file while it was linked
 		err = fmt.Errorf("%s: %w", l.path, errGone) // bbolt writes and syncs on
 	}
@@ -263,7 +269,15 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 
 // DeleteRange removes the entries from min to max, including both.
 func (l *Log) DeleteRange(minIndex, maxIndex uint64) error {
-	return l.write("delete entries", func() error { return l.bolt.DeleteRange(minIndex, maxIndex) })
+	if err := l.write("delete entries", func() error { return l.bolt.DeleteRange(minIndex, maxIndex) }); err != nil {
+		return err
+	}
+	// Most mapped pages had the removed entries. bbolt reads few of them again, and the file never
+	// becomes smaller, so they would stay in the memory of the process.
+	l.mapping.Lock()
+	defer l.mapping.Unlock()
+	_ = durable.DropMapped(l.file) // otherwise they stay
+	return nil
 }
 
 // Set stores a value of Raft's stable store. The value is durable on return.
@@ -307,6 +321,8 @@ func (l *Log) GetUint64(key []byte) (uint64, error) {
 
 // Close closes the file.
 func (l *Log) Close() error {
+	l.mapping.Lock()
+	defer l.mapping.Unlock()
 	if err := l.bolt.Close(); err != nil {
 		return fmt.Errorf("raftlog: close: %w", err)
 	}
