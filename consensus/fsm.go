@@ -70,7 +70,7 @@ type fsm struct {
 
 	// Only Raft's goroutine uses the fields below.
 	broken      error // if not nil, no further entry is applied
-	applier     state.Applier
+	applier     *state.Applier
 	handed      uint64 // index of the newest entry that Raft has passed to the state machine
 	checkpoints uint64 // number of checkpoints so far; used in their folder names
 }
@@ -92,7 +92,7 @@ func openFSM(opts Options, fail func(error)) (*fsm, error) {
 	f := &fsm{
 		store: opts.Store, dir: opts.CheckpointDir, watch: opts.Watch, fail: fail, log: opts.Logger,
 		progress: newProgress(index), members: make(chan struct{}, 1), checks: newChecker(opts.Store), self: opts.ID,
-		ran: new(ran), grown: newGrowth(opts.Timings.SnapshotBytes),
+		ran: new(ran), applier: state.NewApplier(), grown: newGrowth(opts.Timings.SnapshotBytes),
 	}
 	if err := f.learn(); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func decodeApplied(b []byte, ok bool, err error) (uint64, error) {
 // view wraps a snapshot of the store, taken after the entry at index, in a state.View. If the
 // cached member records are valid at that index, the view uses them instead of reading them.
 func (f *fsm) view(snapshot state.Reader, index uint64) state.View {
-	view := state.NewView(snapshot, index)
+	view := f.applier.View(snapshot, index)
 	if f.progress.index() < index {
 		return view // an entry that was committed a moment ago is about to be learned
 	}
@@ -372,7 +372,7 @@ func (f *fsm) Restore(snapshot io.ReadCloser) error {
 		}
 		return fmt.Errorf("restore snapshot: %w", err)
 	}
-	f.applier = state.Applier{}
+	f.applier.Reset()
 	view := f.store.View()
 	defer view.Close()
 	index, err := readApplied(view)

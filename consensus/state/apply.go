@@ -110,7 +110,7 @@ func (a *Applier) Apply(tx Tx, index uint64, op OpID, cmd Command, fx *Effects) 
 		}
 	}
 	before := len(fx.Objects)
-	result, err := run(tx, cmd, &entry{index: index, settle: MaxSettle, fx: fx, firsts: &a.firsts})
+	result, err := run(tx, cmd, &entry{index: index, settle: MaxSettle, fx: fx, firsts: a.firsts})
 	if err != nil {
 		fx.Objects = fx.Objects[:before] // nothing was changed
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -420,6 +421,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	m.t.Helper()
 	refs := map[RootKey]uint64{}
 	origins := map[RootKey][]string{}
+	accounts := maps.Clone(links)
 	for i := range pins {
 		p := &pins[i]
 		c, _ := cid.Decode(p.CID)
@@ -435,6 +437,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 			continue
 		}
 		refs[k]++
+		accounts[k] = append(slices.Clone(accounts[k]), p.Account)
 		set(m.t, want, attachedKey(p, k), nil)
 		if len(p.Origins) > 0 {
 			set(m.t, want, originKey(p, k), nil)
@@ -462,6 +465,7 @@ func (m *machine) wantRoots(want *memory, pins []Pin, roots []Root, links map[Ro
 	guards := m.wantRetained(want, roots)
 	m.wantSole(want)
 	m.wantOrigins(roots, origins)
+	m.wantAccounts(roots, accounts)
 	for i := range roots {
 		r := &roots[i]
 		names := uint64(len(links[r.Key]))

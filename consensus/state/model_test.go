@@ -292,11 +292,12 @@ func TestAnyHistoryOfReplacementsKeepsWhatIsCharged(t *testing.T) {
 	})
 }
 
-// history applies commands, and checks the state after each. It applies them to a second machine too,
-// which gets each command twice and remembers the pins of new roots.
+// history applies commands, and checks the state after each. The machine remembers the pins of new roots. A second
+// one, which gets each command twice, does not.
 func history(rt *rapid.T, m *machine, draw func() Command) {
 	rt.Helper()
-	twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op, firsts: new(firstPins)}
+	twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op}
+	m.firsts = new(firstPins)
 	steps := rapid.IntRange(1, 60).Draw(rt, "steps")
 	for step := range steps {
 		cmd := draw()

@@ -52,6 +52,13 @@ const maxOriginPins = 16
 // turn from each of the first MaxOrigins accounts with origins, starting with the newest pin of
 // each, so that one account cannot displace the origins of another.
 func (v View) Origins(k RootKey) ([]string, error) {
+	root, err := get[Root](v.r, rootKey(k))
+	if err != nil || root == nil || root.Refs == 0 {
+		return nil, err
+	}
+	if only, err := v.firsts.only(v.r, root); err != nil || only != nil {
+		return different(only), err
+	}
 	accounts, err := v.accountsIn(originsOf(k), MaxOrigins)
 	if err != nil || len(accounts) == 0 {
 		return nil, err
@@ -79,6 +86,19 @@ func (v View) Origins(k RootKey) ([]string, error) {
 		lines = slices.DeleteFunc(lines, func(l *originLine) bool { return l.over })
 	}
 	return all, nil
+}
+
+// different returns the origins of a pin without repetitions. The pin may be nil.
+func different(p *Pin) (all []string) {
+	if p == nil {
+		return nil
+	}
+	for _, o := range p.Origins {
+		if o != "" && !slices.Contains(all, o) {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 // originLine iterates over the origins in one account's pins of a root, for Origins.

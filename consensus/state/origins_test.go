@@ -132,7 +132,7 @@ func TestManyPinsOfOneAccountHideNoOrigins(t *testing.T) {
 	if err != nil || !slices.Equal(slices.Sorted(slices.Values(got)), []string{"older", "own", "same"}) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if most := 2 * (maxOriginPins + 2); reads.n > most { // a locator and a row of each
+	if most := 1 + 2*(maxOriginPins+2); reads.n > most { // the root, and a locator and a row of each
 		t.Errorf("%d rows were read, want at most %d", reads.n, most)
 	}
 	m.check()
@@ -160,6 +160,20 @@ func (m *machine) wantOrigins(roots []Root, named map[RootKey][]string) {
 		other := slices.ContainsFunc(got, func(o string) bool { return !slices.Contains(want, o) })
 		if other || len(slices.Compact(got)) != min(len(want), MaxOrigins) {
 			m.t.Errorf("root %s has the origins %q, its pins name %q", k, got, want)
+		}
+	}
+}
+
+// wantAccounts compares the accounts of roots with those of the pins, objects and parts that reference them.
+func (m *machine) wantAccounts(roots []Root, by map[RootKey][]AccountID) {
+	m.t.Helper()
+	for i := range roots {
+		k := roots[i].Key
+		got, err := m.view().AttachedAccounts(k, 100)
+		want := slices.Compact(slices.Sorted(slices.Values(by[k])))
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) {
+			m.t.Errorf("root %s has the accounts %q, %v, and references of %q", k, got, err, want)
 		}
 	}
 }

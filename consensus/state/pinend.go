@@ -113,7 +113,7 @@ func (v View) PinsDue(now Millis) (bool, error) {
 // boundedPins returns the attached pins of a root that have a size limit, as many as the entry may
 // change.
 func boundedPins(tx Tx, root *Root, e *entry) ([]*Pin, error) {
-	if p, err := e.only(tx, root); err != nil || p != nil && p.MaxBytes == 0 {
+	if p, err := e.firsts.only(tx, root); err != nil || p != nil && p.MaxBytes == 0 {
 		return nil, err
 	}
 	prefix := boundedOf(root.Key)

@@ -1,12 +1,29 @@
 package state
 
+import "sync"
+
 // Applier applies commands to one store, one after the other, and caches the newest operation
-// ids and the pins of new roots. The caches affect only speed. The zero value is ready to use. After
-// the state of the store was replaced or applied commands were discarded, the caller must use a new
-// Applier.
+// ids and the pins of new roots. The caches affect only speed. The zero value is ready to use, and
+// caches no pins. After the state of the store was replaced or applied commands were discarded, the
+// caller must call Reset or use another Applier.
 type Applier struct {
 	ops    recentOps
-	firsts firstPins
+	firsts *firstPins // nil: no cache
+}
+
+// NewApplier returns an Applier with all caches.
+func NewApplier() *Applier { return &Applier{firsts: new(firstPins)} }
+
+// Reset empties the caches.
+func (a *Applier) Reset() {
+	a.ops = recentOps{}
+	a.firsts.reset()
+}
+
+// View returns a view of the state in r, as NewView does. It uses the cache of pins, also while
+// commands are applied.
+func (a *Applier) View(r Reader, index uint64) View {
+	return View{r: r, index: index, firsts: a.firsts}
 }
 
 // recentOps caches the newest remembered operations. For each new operation, the state forgets
@@ -48,10 +65,12 @@ func (r *recentOps) at(n uint64) (op recentOp, ok bool) {
 	return r.ring[(n-r.base)%ringOps], true
 }
 
-// firstPins caches which pin created a root. Most roots have one pin, and a report about a new root
-// changes that pin a moment later. To find the pin in the index of attached pins is slow, because
-// the index is in random order and spread over the whole store.
+// firstPins caches which pin created a root. Most roots have one pin, and a moment after its creation
+// that pin is needed several times: when nodes fetch the root and when they report about it. To find
+// it in an index is slow, because the keys of these indexes are in random order and spread over the
+// whole store. A nil cache is empty. Its methods may be called concurrently.
 type firstPins struct {
+	mu   sync.Mutex
 	pins map[RootKey]firstPin
 	ring []RootKey // at most maxFirstPins long
 	next int       // place in ring of the oldest root
@@ -65,11 +84,13 @@ type firstPin struct {
 // maxFirstPins is the capacity of the cache: the roots that are created in some seconds.
 const maxFirstPins = 8192
 
-// note adds the pin that has created a root. A nil cache stays empty.
+// note adds the pin that has created a root.
 func (f *firstPins) note(k RootKey, p *Pin) {
 	if f == nil {
 		return
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.pins == nil {
 		f.pins = make(map[RootKey]firstPin)
 	}
@@ -85,14 +106,33 @@ func (f *firstPins) note(k RootKey, p *Pin) {
 	f.pins[k] = firstPin{p.Account, p.ID}
 }
 
+func (f *firstPins) reset() {
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pins, f.ring, f.next = nil, nil, 0
+}
+
+func (f *firstPins) of(k RootKey) (p firstPin, known bool) {
+	if f == nil {
+		return firstPin{}, false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, known = f.pins[k]
+	return p, known
+}
+
 // only returns the pin that is attached to a root, if the root has one pin and the cache knows it.
 // Otherwise it returns nil, and the caller searches the index. It does not trust the cache: a pin
 // that waits for the root and has not failed is attached to it.
-func (e *entry) only(r Reader, root *Root) (*Pin, error) {
-	if e.firsts == nil || root.Refs != 1 {
+func (f *firstPins) only(r Reader, root *Root) (*Pin, error) {
+	if root.Refs != 1 {
 		return nil, nil
 	}
-	at, known := e.firsts.pins[root.Key]
+	at, known := f.of(root.Key)
 	if !known {
 		return nil, nil
 	}

@@ -587,7 +587,7 @@ func settleFrom(tx Tx, root *Root, from key, e *entry) error {
 // and the key of the next pin, or nil at the end.
 func pinsToSettle(tx Tx, root *Root, from key, e *entry) (pins []*Pin, next []byte, err error) {
 	if len(from) == 0 {
-		if p, err := e.only(tx, root); err != nil || p != nil && e.settle > 0 {
+		if p, err := e.firsts.only(tx, root); err != nil || p != nil && e.settle > 0 {
 			return []*Pin{p}, nil, err
 		}
 		from = attachedTo(root.Key)

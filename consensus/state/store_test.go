@@ -130,7 +130,7 @@ type machine struct {
 	// narrow: entries have room for one pin only, so what arrives is not charged
 	// to all who wait for it.
 	narrow bool
-	// firsts is the cache of the pins of new roots; nil means that each command has a new Applier.
+	// firsts is the cache of the pins of new roots, for commands and views; nil means no cache.
 	firsts *firstPins
 	fx     Effects // of the newest command
 }
@@ -168,11 +168,7 @@ func (m *machine) apply(cmd Command) (Result, error) {
 func (m *machine) applyOp(op OpID, cmd Command) (Result, error) {
 	m.index++
 	m.fx = Effects{}
-	if m.firsts == nil {
-		return Apply(m.memory, m.index, op, cmd, &m.fx)
-	}
-	a := Applier{firsts: *m.firsts}
-	defer func() { *m.firsts = a.firsts }()
+	a := Applier{firsts: m.firsts}
 	return a.Apply(m.memory, m.index, op, cmd, &m.fx)
 }
 
@@ -185,7 +181,10 @@ func (m *machine) must(cmd Command) Result {
 	return r
 }
 
-func (m *machine) view() View { return NewView(m.memory, m.index) }
+func (m *machine) view() View {
+	a := Applier{firsts: m.firsts}
+	return a.View(m.memory, m.index)
+}
 
 // status returns the status of a pin, or "gone".
 func (m *machine) status(a AccountID, id RequestID) string {

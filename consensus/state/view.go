@@ -12,6 +12,7 @@ type View struct {
 	r       Reader
 	index   uint64
 	members *Members // member records of the view; nil if they must be read
+	firsts  *firstPins
 }
 
 // Members caches the records of the cluster and its nodes, which most requests need and which
@@ -110,13 +111,27 @@ func (v View) Enough(root *Root) (bool, error) {
 // AttachedAccounts returns up to limit accounts whose pins, objects or parts reference a root, in
 // the order of their keys. The cost does not grow with the number of these references.
 func (v View) AttachedAccounts(k RootKey, limit int) ([]AccountID, error) {
-	pinned, err := v.accountsIn(attachedTo(k), limit)
-	if err != nil {
+	root, err := get[Root](v.r, rootKey(k))
+	if err != nil || root == nil {
 		return nil, err
 	}
-	linked, err := v.accountsIn(linksOf(k), limit)
-	if err != nil || len(linked) == 0 {
-		return pinned, err
+	var pinned, linked []AccountID
+	if only, err := v.firsts.only(v.r, root); err != nil {
+		return nil, err
+	} else if only != nil {
+		pinned = []AccountID{only.Account}
+	} else if root.Refs > 0 {
+		if pinned, err = v.accountsIn(attachedTo(k), limit); err != nil {
+			return nil, err
+		}
+	}
+	if root.Links > 0 {
+		if linked, err = v.accountsIn(linksOf(k), limit); err != nil {
+			return nil, err
+		}
+	}
+	if len(linked) == 0 {
+		return pinned[:min(len(pinned), limit)], nil
 	}
 	all := append(pinned, linked...)
 	slices.SortFunc(all, func(a, b AccountID) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
