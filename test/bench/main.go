@@ -17,23 +17,25 @@ import (
 
 // sizes says how much work each measurement does. A measurement whose size is 0 is left out.
 type sizes struct {
-	idle     time.Duration // time for which an idle node is measured
-	load     time.Duration // time for which each kind of request is sent
-	small    int           // pins of 1 KiB that are fetched in the first measurement
-	many     int           // pins of 1 KiB that are fetched in the second measurement
-	pins     int           // pins of the account whose lists are read
-	million  int           // pins of the account with very many pins
-	scale    stages        // numbers of pins at which the group scale measures
-	crowd    int           // pins of which the part removed is deleted
-	large    int           // bytes of the large DAG that is pinned
-	kills    int           // how often the leader is killed
-	removed  float64       // part of the pins that is deleted, from 0 to 1
-	soak     time.Duration // duration of the steady work
-	soakRate int           // pins per second of the steady work; 0 means half of the measured maximum
-	keys     int           // objects in the bucket that is listed
-	parts    int           // parts of the upload that is completed
-	object   int           // bytes of each object that is stored in parallel with others
-	huge     int           // bytes of the object that is copied
+	idle    time.Duration // time for which an idle node is measured
+	load    time.Duration // time for which each kind of request is sent
+	small   int           // pins of 1 KiB that are fetched in the first measurement
+	many    int           // pins of 1 KiB that are fetched in the second measurement
+	pins    int           // pins of the account whose lists are read
+	million int           // pins of the account with very many pins
+	scale   stages        // numbers of pins at which the group scale measures
+	// scaleAlone says that the group scale fills one node, and others join afterwards.
+	scaleAlone bool
+	crowd      int           // pins of which the part removed is deleted
+	large      int           // bytes of the large DAG that is pinned
+	kills      int           // how often the leader is killed
+	removed    float64       // part of the pins that is deleted, from 0 to 1
+	soak       time.Duration // duration of the steady work
+	soakRate   int           // pins per second of the steady work; 0 means half of the measured maximum
+	keys       int           // objects in the bucket that is listed
+	parts      int           // parts of the upload that is completed
+	object     int           // bytes of each object that is stored in parallel with others
+	huge       int           // bytes of the object that is copied
 }
 
 var (
@@ -93,6 +95,7 @@ func parse(args []string) (settings, error) {
 	flags.IntVar(&asked.pins, "pins", 0, "pins in the lists of the group api")
 	flags.IntVar(&asked.million, "million", 0, "pins of the groups million and console")
 	flags.Var(&asked.scale, "scale", "numbers of pins at which the group scale measures, with commas; without it the group is left out")
+	flags.BoolVar(&asked.scaleAlone, "scale-alone", false, "the group scale fills one node, and two others join afterwards")
 	flags.IntVar(&asked.crowd, "crowd", 0, "pins from which one in a hundred is deleted")
 	mebibytes := flags.Int("large", 0, "MiB of the large DAG")
 	flags.IntVar(&asked.keys, "keys", 0, "objects in the lists of the group keys")
@@ -136,6 +139,7 @@ func (s *sizes) take(asked sizes) {
 	if asked.scale != nil {
 		s.scale = asked.scale
 	}
+	s.scaleAlone = asked.scaleAlone
 	replace(&s.parts, asked.parts)
 }
 

@@ -47,14 +47,19 @@ func (s *stages) Set(text string) error {
 	return nil
 }
 
-// measureScale fills a cluster of three nodes with distinct pins and measures, at each number of the
-// flag -scale, what one more pin costs, lists, objects, a restart after kill -9 and a join. The
-// content of a pin is in its CID, so that no transfer is measured.
+// measureScale fills a cluster with distinct pins and measures, at each number of the flag -scale,
+// what one more pin costs, lists, objects, a restart after kill -9 and a join. The content of a pin
+// is in its CID, so that no transfer is measured. By default the cluster has three nodes. With
+// -scale-alone it has one node until all pins are there, which is faster, and then two nodes join.
 func measureScale(b *bench) {
 	if len(b.scale) == 0 {
 		return
 	}
-	c := harness.Start(b, harness.Options{Replication: 2, Env: storeEnv()})
+	opts := harness.Options{Replication: 2, Env: storeEnv()}
+	if b.scaleAlone {
+		opts.Nodes, opts.Replication = 1, 1
+	}
+	c := harness.Start(b, opts)
 	nodes := c.Nodes[:len(c.Nodes):len(c.Nodes)] // without those that join and are removed
 	u := newUser(b, c, "scale")
 	objects := bucketOf(b, c, u.token)
@@ -63,22 +68,41 @@ func measureScale(b *bench) {
 		note := strconv.Itoa(pins) + " pins"
 		u.fillTo(nodes, made, pins, note)
 		made = pins
-		for _, list := range []struct{ work, query string }{
-			{"limit=10", "limit=10"},
-			{"an exact name", "name=" + url.QueryEscape(scaleName(pins/2))},
-			{"a part of a name, limit=10", "limit=10&match=partial&name=" + url.QueryEscape(scaleName(pins / 2)[4:])},
-			{"one pair of meta, limit=10", "limit=10&meta=" + url.QueryEscape(`{"group":"`+strconv.Itoa(scaleGroups/2)+`"}`)},
-		} {
-			m := newMeter(nodes, nil)
-			o, err := load{clients: 1, count: scaleRounds, make: func(int) request {
-				return request{http.MethodGet, "/pins?" + list.query, nil, http.StatusOK, nil}
-			}}.run(b.ctx, u.leader)
-			b.must(err)
-			row{work: "GET /pins, " + list.work, result: "p50 " + ms(o.lat.at(0.5)), lat: o.lat, used: m.used(), note: note}.print()
+		u.scaleLists(nodes, pins, note)
+		if b.scaleAlone {
+			u.measureKill(nodes[0], note)
+			continue
 		}
 		objects.putTiny(note)
-		u.measureKill(nodes, note)
+		u.measureKill(harness.Without(nodes, c.Leader())[0], note)
+		joined := u.measureJoin(note)
+		id := joined.Status().Node.ID
+		joined.Kill()
+		c.Leader().CLI("peers", "rm", id, "--force")
+	}
+	if b.scaleAlone {
+		note := strconv.Itoa(made) + " pins"
 		u.measureJoin(note)
+		u.measureJoin(note + ", the second")
+		c.Settle()
+		objects.putTiny(note)
+	}
+}
+
+// scaleLists measures lists by the newest pins, by a name, by a part of it and by a pair of meta.
+func (u *user) scaleLists(nodes []*harness.Node, pins int, note string) {
+	for _, list := range []struct{ work, query string }{
+		{"limit=10", "limit=10"},
+		{"an exact name", "name=" + url.QueryEscape(scaleName(pins/2))},
+		{"a part of a name, limit=10", "limit=10&match=partial&name=" + url.QueryEscape(scaleName(pins / 2)[4:])},
+		{"one pair of meta, limit=10", "limit=10&meta=" + url.QueryEscape(`{"group":"`+strconv.Itoa(scaleGroups/2)+`"}`)},
+	} {
+		m := newMeter(nodes, nil)
+		o, err := load{clients: 1, count: scaleRounds, make: func(int) request {
+			return request{http.MethodGet, "/pins?" + list.query, nil, http.StatusOK, nil}
+		}}.run(u.b.ctx, u.leader)
+		u.b.must(err)
+		row{work: "GET /pins, " + list.work, result: "p50 " + ms(o.lat.at(0.5)), lat: o.lat, used: m.used(), note: note}.print()
 	}
 }
 
@@ -106,24 +130,27 @@ func (u *user) fillTo(nodes []*harness.Node, from, to int, note string) {
 		}
 		return sum
 	}
+	clients := scaleClients
+	if len(nodes) == 1 {
+		clients = fillers
+	}
 	m, before := newMeter(nodes, nil), written()
-	o, err := load{clients: scaleClients, count: to - from, make: func(n int) request {
+	o, err := load{clients: clients, count: to - from, make: func(n int) request {
 		return request{http.MethodPost, "/pins", scalePin(from + n), http.StatusAccepted, nil}
 	}}.run(u.b.ctx, u.leader)
 	u.b.must(err)
 	u.waitPinned(to)
 	used, each := m.used(), float64(to-from)
 	row{
-		work: fmt.Sprintf("POST /pins of distinct CIDs, %d clients, through the leader", scaleClients), lat: o.lat, used: used,
+		work: fmt.Sprintf("POST /pins of distinct CIDs, %d clients, through the leader", clients), lat: o.lat, used: used,
 		result: fmt.Sprintf("%s; %.2f ms of node time, %.1f KB written by a node for each", perSecond(o),
 			float64(used.nodes)/float64(time.Millisecond)/each, float64(written()-before)/1000/each/float64(len(nodes))),
 		note: strconv.Itoa(from) + " to " + note,
 	}.print()
 }
 
-// measureKill kills a follower and measures how long it takes to start again.
-func (u *user) measureKill(nodes []*harness.Node, note string) {
-	n := harness.Without(nodes, u.cluster.Leader())[0]
+// measureKill kills a node and measures how long it takes to start again.
+func (u *user) measureKill(n *harness.Node, note string) {
 	n.Kill()
 	began := time.Now()
 	n.Restart()
@@ -132,12 +159,10 @@ func (u *user) measureKill(nodes []*harness.Node, note string) {
 	u.cluster.Settle()
 }
 
-// measureJoin measures how long a new node takes until it is ready, and removes it from the cluster.
-func (u *user) measureJoin(note string) {
+// measureJoin adds a node and measures how long it takes until it is ready.
+func (u *user) measureJoin(note string) *harness.Node {
 	began := time.Now()
 	joined := join(u.b, u.cluster)
 	row{work: "a node joins, until ready", result: seconds(time.Since(began)), used: newMeter([]*harness.Node{joined}, nil).before, note: note}.print()
-	id := joined.Status().Node.ID
-	joined.Kill()
-	u.cluster.Leader().CLI("peers", "rm", id, "--force")
+	return joined
 }
