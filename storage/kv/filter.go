@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	mathbits "math/bits"
 	"sync/atomic"
 	"time"
 
@@ -13,15 +14,19 @@ import (
 
 // Bounds of a filter.
 const (
-	// filterBlocks is the number of blocks. A block has 64 bytes, a line of the processor's
-	// cache, so a filter has 4 MiB.
-	filterBlocks = 1 << 16
-	// filterKeys is the number of keys added before the filter is rebuilt without deleted
-	// keys. At 11 bits a key, 1 % of the answers are false positives.
-	filterKeys = 3_000_000
+	// A filter has between leastBlocks and mostBlocks blocks, a power of two. A block has 64 bytes,
+	// a line of the processor's cache, so a filter has 4 to 32 MiB.
+	leastBlocks = 1 << 16
+	mostBlocks  = 1 << 19
+	// blockKeys is the number of keys for each block up to which a filter is accurate: at 11 bits
+	// a key, 1 % of the answers are false positives.
+	blockKeys = 45
+	// filterGrowth is how many times as many blocks the next filter has, if a build finds too many
+	// keys for this one.
+	filterGrowth = 4
 	// filterMost is the largest number of keys in a store that has a filter. With more keys,
 	// false positives are frequent and each rebuild reads all keys.
-	filterMost = 8_000_000
+	filterMost = 64_000_000
 	// filterStep is the number of keys that a build reads with one iterator. It then pauses for
 	// as long as this took, 2 ms or so, which leaves time to others.
 	filterStep = 4096
@@ -43,6 +48,7 @@ type filter struct {
 
 	over  bool // the store has too many keys, so there is no filter
 	added int  // number of keys added since the start of the last build
+	room  int  // number of added keys at which the filter is rebuilt without deleted keys
 	most  int  // filterMost; tests set a smaller number
 	// young is the filter that is being built; nil if none is. Commits add the keys that they
 	// write, and the goroutine of the build adds the keys that existed before.
@@ -51,21 +57,35 @@ type filter struct {
 
 // build is a filter that is being built, and the goroutine that builds it.
 type build struct {
-	bits bits
+	bits *bits
 	end  chan struct{} // closed to end the goroutine
 	done chan struct{} // closed by the goroutine at its end
 
 	// The goroutine writes the following fields before it closes done.
 
-	over bool
-	err  error
+	found int  // number of keys that it has added
+	over  bool // there are more keys than a store with a filter may have
+	small bool // there are more keys than fit in bits
+	err   error
 }
 
-// bits is a blocked Bloom filter: the four bits of a key are in one block.
-type bits [filterBlocks][8]atomic.Uint64
+// bits is a blocked Bloom filter: the four bits of a key are in one block. The highest bits of the
+// hash of a key select the block.
+type bits struct {
+	blocks [][8]atomic.Uint64
+	shift  int
+}
+
+// newBits returns an empty filter with a number of blocks that is a power of two.
+func newBits(blocks int) *bits {
+	return &bits{blocks: make([][8]atomic.Uint64, blocks), shift: 64 - mathbits.TrailingZeros(uint(blocks))}
+}
+
+// capacity returns the number of keys up to which the filter is accurate.
+func (b *bits) capacity() int { return len(b.blocks) * blockKeys }
 
 func (b *bits) add(hash uint64) {
-	block := &b[hash>>48]
+	block := &b.blocks[hash>>b.shift]
 	for range 4 {
 		block[hash>>6&7].Or(1 << (hash & 63))
 		hash >>= 9
@@ -73,7 +93,7 @@ func (b *bits) add(hash uint64) {
 }
 
 func (b *bits) has(hash uint64) bool {
-	block := &b[hash>>48]
+	block := &b.blocks[hash>>b.shift]
 	for range 4 {
 		if block[hash>>6&7].Load()&(1<<(hash&63)) == 0 {
 			return false
@@ -87,18 +107,18 @@ func (b *bits) has(hash uint64) bool {
 func (s *filter) begin(db *pebble.DB, sparse *Sparse) {
 	if s.sparse = sparse; sparse != nil {
 		s.seed, s.most = maphash.MakeSeed(), filterMost
-		s.build(db)
+		s.build(db, leastBlocks)
 	}
 }
 
-// build starts to build a filter. The caller holds Store.writer: the goroutine finds in db what was
+// build starts to build a filter with a number of blocks. The caller holds Store.writer: the goroutine finds in db what was
 // committed before the call, and later commits call add.
-func (s *filter) build(db *pebble.DB) {
-	b := &build{end: make(chan struct{}), done: make(chan struct{})}
+func (s *filter) build(db *pebble.DB, blocks int) {
+	b := &build{bits: newBits(blocks), end: make(chan struct{}), done: make(chan struct{})}
 	s.young, s.added = b, 0
 	go func(most int) {
 		defer close(b.done)
-		b.over, b.err = b.fill(db, s.sparse, s.seed, most)
+		b.err = b.fill(db, s.sparse, s.seed, most)
 	}(s.most)
 }
 
@@ -134,12 +154,13 @@ func (s *filter) add(key []byte) {
 }
 
 // advance is called after each commit. If a build is complete, advance makes it the filter that
-// reads use. If the filter has become too full, advance starts a new build. It returns the error of
-// a build that has failed; reads then search Pebble without a filter.
+// reads use. If the filter has become too full, or was too small for the keys that the build has
+// found, advance starts a new build. It returns the error of a build that has failed; reads then
+// search Pebble without a filter.
 func (s *filter) advance(db *pebble.DB) error {
 	if s.young == nil {
-		if s.sparse != nil && !s.over && s.added > filterKeys {
-			s.build(db)
+		if whole := s.whole.Load(); whole != nil && s.added > s.room {
+			s.build(db, len(whole.blocks))
 		}
 		return nil
 	}
@@ -156,29 +177,37 @@ func (s *filter) advance(db *pebble.DB) error {
 	case made.over:
 		s.whole.Store(nil)
 		s.over = true // until the next Open
+	case made.small:
+		s.build(db, min(len(made.bits.blocks)*filterGrowth, mostBlocks))
 	default:
-		s.whole.Store(&made.bits)
+		s.whole.Store(made.bits)
+		s.room = max(made.bits.capacity()-made.found, made.bits.capacity()/4)
 	}
 	return nil
 }
 
-// fill adds the selected keys of db. over is true if there are more than most of them.
-func (b *build) fill(db *pebble.DB, sparse *Sparse, seed maphash.Seed, most int) (over bool, err error) {
+// fill adds the selected keys of db. It ends early if there are more than most of them, or if they
+// leave too little room for further ones in a filter that can be larger.
+func (b *build) fill(db *pebble.DB, sparse *Sparse, seed maphash.Seed, most int) error {
+	fits := most
+	if len(b.bits.blocks) < mostBlocks {
+		fits = b.bits.capacity() / 4 * 3
+	}
 	var from []byte
-	for found := 0; found <= most; {
+	for {
 		start := time.Now()
 		n, next, err := b.step(db, from, sparse, seed)
-		if err != nil || next == nil {
-			return found+n > most, err
+		b.found, from = b.found+n, next
+		b.over, b.small = b.found > most, b.found > fits
+		if err != nil || b.over || b.small || next == nil {
+			return err
 		}
-		found, from = found+n, next
 		select {
 		case <-time.After(time.Since(start)):
 		case <-b.end:
-			return false, nil
+			return nil
 		}
 	}
-	return true, nil
 }
 
 // step adds the next filterStep keys, beginning with the key from. It returns the number of added

@@ -143,7 +143,7 @@ func TestAFilterIsBuiltBesideCommits(t *testing.T) {
 		t.Error("a key that is not selected is known not to be there")
 	}
 	// Made anew, it has what is there and what is written meanwhile.
-	s.live.filter.added = filterKeys + 1
+	s.live.filter.added = s.live.filter.room + 1
 	for old := s.live.filter.whole.Load(); s.live.filter.whole.Load() == old; {
 		write()
 	}
@@ -228,6 +228,59 @@ func TestARestoredStoreHasAFilterOfItsKeys(t *testing.T) {
 	}
 }
 
+// A filter that is too small for the keys of the store is replaced by larger ones, until it has room for more. At no
+// time it hides a key, also none that is written while the next one is built.
+func TestAFilterGrowsWithItsStore(t *testing.T) {
+	s := openSparse(t, t.TempDir())
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	built(t, s)
+	f := &s.live.filter
+	f.build(s.live.db, 1)
+	const keys = 300 // more than fit into one block, and into four
+	n := 0
+	sizes := map[int]bool{}
+	for ; n < keys || f.young != nil; n++ {
+		put(t, s, false, fmt.Sprintf("b%04d", n), "v")
+		for i := range n + 1 {
+			if f.lacks(fmt.Appendf(nil, "b%04d", i)) {
+				t.Fatalf("key %d of %d is hidden", i, n)
+			}
+		}
+		if n == keys/2 { // made from here on
+			for f.young != nil {
+				built(t, s)
+			}
+			f.build(s.live.db, 1)
+		}
+		if young := f.young; young != nil {
+			sizes[len(young.bits.blocks)] = true
+		}
+	}
+	whole := f.whole.Load()
+	if got := len(whole.blocks); !sizes[1] || !sizes[filterGrowth] || got != filterGrowth*filterGrowth || f.room < keys {
+		t.Errorf("the filter has %d blocks and room for %d keys more; %v were built", got, f.room, sizes)
+	}
+	missed := 0
+	for i := range 1000 {
+		if !f.lacks(fmt.Appendf(nil, "b%04d", n+i)) {
+			missed++
+		}
+	}
+	if missed > 30 {
+		t.Errorf("%d of 1000 keys that are not there are looked for", missed)
+	}
+	f.added = f.room + 1 // as many more: it is made anew, and as large
+	put(t, s, false, "~", "")
+	built(t, s)
+	if next := f.whole.Load(); next == whole || len(next.blocks) != len(whole.blocks) {
+		t.Error("a full filter is not made anew")
+	}
+}
+
 // A store with more keys than the filter may have gives the filter up and answers as without one.
 func TestAFilterOfTooManyKeysIsGivenUp(t *testing.T) {
 	s := openSparse(t, t.TempDir())
@@ -243,7 +296,7 @@ func TestAFilterOfTooManyKeysIsGivenUp(t *testing.T) {
 	}
 	again := func() {
 		t.Helper()
-		s.live.filter.added = filterKeys + 1
+		s.live.filter.added = s.live.filter.room + 1
 		put(t, s, false, "c", "")
 		built(t, s)
 	}

@@ -89,7 +89,8 @@ type Options struct {
 	Full func()
 	// Sparse selects keys that transactions often look up but seldom find; nil selects no keys.
 	// The store has a filter of the existing keys, so a transaction seldom searches Pebble for
-	// a missing key. The filter takes 4 MiB, sometimes 8 MiB, and serves up to 8 million keys.
+	// a missing key. The filter takes 4 MiB up to 2 million keys, then 16 and 32 MiB, and serves up
+	// to 64 million keys. While it is built anew, it takes twice as much.
 	Sparse *Sparse
 	// Passing selects keys with short lives. A transaction may set such a key only if the key does
 	// not exist, or if the transaction has deleted it before. The result must depend only on the

@@ -91,7 +91,7 @@ func viewsAreThoseOfAMap(t *testing.T, s *Store) {
 		look()
 		tx = s.Begin()
 		if round%5 == 0 {
-			s.live.filter.added = filterKeys + 1 // it is rebuilt without deleted keys
+			s.live.filter.added = s.live.filter.room + 1 // it is rebuilt without deleted keys
 		}
 		model := maps.Clone(committed)
 		for range r.IntN(10) {
@@ -238,7 +238,7 @@ func viewsDuringCommitsShowOneOfThem(t *testing.T, s *Store) {
 		tx := s.Begin()
 		defer tx.Discard()
 		if n%5 == 0 {
-			s.live.filter.added = filterKeys + 1 // it is rebuilt without deleted keys
+			s.live.filter.added = s.live.filter.room + 1 // it is rebuilt without deleted keys
 		}
 		for i := range keys {
 			key := []byte{'b', byte(i)}
