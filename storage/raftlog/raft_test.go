@@ -213,6 +213,6 @@ func TestRaftLivesOnTheseStores(t *testing.T) {
 	}
 	n.set(t, 80, 90)
 	b.holds(t, 80, 90)
+	n.stop(t) // first: to end, it waits for the answers of the other
 	b.stop(t)
-	n.stop(t)
 }
