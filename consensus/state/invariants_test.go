@@ -41,6 +41,7 @@ func (m *machine) check() {
 	m.wantLedgers()
 	m.wantAuditChain()
 	m.wantPackedNames(pins)
+	m.wantPairBits(pins)
 	m.wantPayments(want)
 
 	for _, table := range []byte{

@@ -79,7 +79,7 @@ const (
 	tablePaid        = '+' // one of the paid* parts of payment.go -> payments, and the owners of paid objects
 	tableNoAdmin     = '4' // e-mail, lower case, whose account no setting makes an administrator -> -
 	tableDisabled    = '`' // account that is disabled -> since when
-	tableNames       = '_' // account, then one of the names* parts below -> packed names of its pins
+	tableNames       = '_' // account, then one of the names* parts below -> packed names and pairs of its pins
 
 	pinByID        = 'r' // request -> locator
 	pinRow         = 'l' // status, created descending -> Pin
@@ -90,10 +90,12 @@ const (
 	pinMetaCounter = '%' // pair of meta, level, bucket descending -> count of pinned pins
 	pinLast        = 't' // -> created of the newest pin ever
 
-	namesTo    = 't' // -> created up to which names are packed
-	namesChunk = 'c' // created of the oldest descending, chunkGone or chunkRow
-	chunkGone  = 0   // -> bits of the chunk's names that are gone
-	chunkRow   = 1   // -> chunk
+	namesTo    = 't' // -> created up to which names and pairs are packed
+	namesChunk = 'c' // lower bound of created descending, chunkGone or chunkRow
+	namesRun   = 'r' // lower bound of created descending, chunkGone or chunkRow
+	namesPair  = 'p' // pair of meta, lower bound of created of a run descending -> pairBits
+	chunkGone  = 0   // -> bits of the pins of the chunk or run that are gone
+	chunkRow   = 1   // -> chunk or pinRun
 )
 
 // key is a key of the store. Methods append to it. A part of variable length is preceded by its

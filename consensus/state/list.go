@@ -83,8 +83,8 @@ func ListBytes(p *Pin) int {
 //
 //   - None by CID, name or meta: it reads the returned rows and counters.
 //   - By CID or exact name: the pins with that CID or name.
-//   - By one pair of meta: the returned rows and counters. By several pairs: also entries of the
-//     index.
+//   - By one pair of meta: the returned rows and counters. By several pairs: also bits of the
+//     pairs or entries of the index, and the rows of pins that are not pinned.
 //   - By another match of the name: the account's packed names, the returned rows, and the rows
 //     of pins that are not pinned.
 //   - Otherwise: all rows of the account with the requested statuses and times.
@@ -119,6 +119,11 @@ type lister struct {
 	scanned scanned
 	page    page
 	total   uint64
+
+	// unpinned has the creation times of packed pins that match and are not pinned, newest first.
+	// Only lists by packed names and by bits of pairs set it.
+	unpinned []Millis
+	bitsTo   Millis // creation time up to which pins are listed by bits of pairs
 }
 
 func (l *lister) list() error {

@@ -20,7 +20,14 @@ func (l *lister) byMeta() (done bool, err error) {
 		return false, err
 	}
 	if slices.Contains(l.q.Statuses, Pinned) {
-		if err := l.withMeta(rarest, others, []Status{Pinned}); err != nil {
+		some, err := l.notOfAll(others)
+		if err != nil {
+			return false, err
+		}
+		if done, err := l.byBits(rarest, some, pinned); done || err != nil {
+			return done, err
+		}
+		if err := l.withMeta(rarest, some, []Status{Pinned}); err != nil {
 			return false, err
 		}
 	}
@@ -68,6 +75,30 @@ func (l *lister) rarest() (rarest pair, others []pair, pinned uint64, err error)
 	}
 	rarest = all[at]
 	return rarest, slices.Delete(all, at, at+1), least + many, nil
+}
+
+// notOfAll returns the pairs that not all pinned pins of the account have. Pins that are indexed
+// under manyPairs do not count.
+func (l *lister) notOfAll(pairs []pair) (some []pair, err error) {
+	last := len(counterShifts) - 1
+	all, err := counter(l.r, counterKey(l.account, Pinned, last, 0))
+	if err != nil {
+		return nil, err
+	}
+	many, err := counter(l.r, metaCounter(l.account, manyPairs, last, 0))
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pairs {
+		n, err := counter(l.r, metaCounter(l.account, p, last, 0))
+		if err != nil {
+			return nil, err
+		}
+		if n+many < all {
+			some = append(some, p)
+		}
+	}
+	return some, nil
 }
 
 // withMeta lists the pins with one of the statuses that have the pair p and the others. For pins

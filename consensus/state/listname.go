@@ -66,24 +66,22 @@ func (l *lister) packed() (done bool, err error) {
 // packedSearch is the state of one list by packed names.
 type packedSearch struct {
 	*lister
-	to       Millis // creation time up to which names are packed
-	matcher  *chunkMatcher
-	unpinned []Millis // creation times of matching pins that have packed names and are not pinned, newest first
-	rows     madeRows
-	found    []int
-	made     []Millis
+	to      Millis // creation time up to which names are packed
+	matcher *chunkMatcher
+	rows    madeRows
+	found   []int
+	made    []Millis
 }
 
 func (s *packedSearch) list() (done bool, err error) {
-	for _, status := range Statuses() {
-		if status == Pinned {
-			continue
-		}
-		if ok, err := s.notPinned(status); !ok || err != nil {
-			return false, err
-		}
+	var ok bool
+	s.unpinned, ok, err = s.notPinned(s.to, func(row []byte) (bool, error) {
+		name, _, err := peekPin(row)
+		return err == nil && s.filter.name(name), err
+	})
+	if err != nil || !ok {
+		return false, err
 	}
-	slices.SortFunc(s.unpinned, func(a, b Millis) int { return cmp.Compare(b, a) })
 	defer s.page.next()
 	if ok, err := s.tail(); !ok || err != nil {
 		return false, err
@@ -100,38 +98,6 @@ func (s *packedSearch) list() (done bool, err error) {
 		return false, err
 	}
 	return true, s.rows.read()
-}
-
-// notPinned reads the rows with a status other than Pinned, lists those that are requested, and
-// remembers in unpinned which match by name. ok is false if more than maxUnpinned match.
-func (s *packedSearch) notPinned(status Status) (ok bool, err error) {
-	listed := slices.Contains(s.q.Statuses, status)
-	if listed {
-		defer s.page.next()
-	}
-	prefix := pinKey(s.account, pinRow).byte(byte(status))
-	lower, upper := s.q.window(prefix)
-	err = s.r.Scan(lower, upper, false, func(k, row []byte) (bool, error) {
-		created, err := createdOf(k, prefix)
-		if err != nil {
-			return false, err
-		}
-		name, _, err := peekPin(row)
-		if err != nil {
-			return false, err
-		}
-		matches := s.filter.name(name)
-		if matches && created <= s.to {
-			s.unpinned = append(s.unpinned, created)
-		}
-		if matches && listed {
-			err = s.offer(row, false)
-		} else {
-			err = s.scanned.add(1, len(row))
-		}
-		return len(s.unpinned) <= maxUnpinned, err
-	})
-	return len(s.unpinned) <= maxUnpinned, err
 }
 
 // tail lists the pinned pins whose names are not packed yet, by reading their rows. ok is false

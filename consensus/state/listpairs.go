@@ -13,7 +13,7 @@ const (
 )
 
 // conjunction lists the pinned pins that have all of several pairs of meta, none of which is
-// manyPairs. It works by the time intervals of the counters. If all pins of an interval have a
+// manyPairs. For pins that are not packed, it works by the time intervals of the counters. If all pins of an interval have a
 // pair, that pair need not be compared there. If only one pair remains, its counter is the number
 // of matches, and index entries are read only for the rows of the page. Otherwise it compares the
 // index entries of the remaining pairs.
@@ -30,7 +30,17 @@ func (l *lister) withAll(pairs []pair) error {
 	if from == 1 { // the first bucket is whole, as nothing was created at 0
 		from = 0
 	}
-	if err := c.span(len(counterShifts)-2, pairs, from, l.q.Before); err != nil {
+	level := len(counterShifts) - 2
+	if l.bitsTo == 0 {
+		if err := c.span(level, pairs, from, l.q.Before); err != nil {
+			return err
+		}
+		return c.rows.read()
+	}
+	if err := c.span(level, pairs, max(from, l.bitsTo+1), l.q.Before); err != nil {
+		return err
+	}
+	if err := c.packed(pairs, from, min(l.q.Before, l.bitsTo+1)); err != nil {
 		return err
 	}
 	return c.rows.read()

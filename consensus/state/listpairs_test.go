@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -9,7 +10,9 @@ import (
 )
 
 // dense makes pins of alice in bursts. In some bursts all pins have app=x, in some also env=prod, in
-// others half of them; tier=1 is rare. Some pins have no meta, some very many pairs, some are not pinned.
+// others half of them; tier=1 is rare, and half=1 is on half of all. some=1 is on half of the pins in
+// one of three bursts, and rare in the others; ends=1 is on all pins of the first and of the last
+// burst. Some pins have no meta, some very many pairs, some are not pinned.
 func (m *machine) dense(rng *rand.Rand, bursts, each int) {
 	m.t.Helper()
 	m.must(create(bob, "first", contents[0]))
@@ -21,7 +24,7 @@ func (m *machine) dense(rng *rand.Rand, bursts, each int) {
 			at += Millis(1 + rng.IntN(3))
 			c := create(alice, RequestID(fmt.Sprintf("%d-%d", burst, i)), contents[0])
 			if rng.IntN(50) == 0 {
-				c.Pin = create(alice, c.Pin.ID, contents[1]).Pin // nobody has it
+				c.Pin = create(alice, c.Pin.ID, contents[2]).Pin // nobody has it
 			}
 			c.Pin.Created, c.Pin.Meta = at, map[string]string{"app": "x", "env": "prod"}
 			switch {
@@ -32,8 +35,14 @@ func (m *machine) dense(rng *rand.Rand, bursts, each int) {
 			case burst%4 == 3 && rng.IntN(20) == 0:
 				c.Pin.Meta = nil
 			}
-			if c.Pin.Meta != nil && rng.IntN(100) == 0 {
-				c.Pin.Meta["tier"] = "1"
+			if c.Pin.Meta != nil {
+				for pair, has := range map[string]bool{
+					"tier": i%97 == 0, "half": rng.Uint32()%2 == 0, "some": i*7919%1009 < []int{500, 5, 5}[burst%3], "ends": burst == 0 || burst == bursts-1,
+				} {
+					if has {
+						c.Pin.Meta[pair] = "1"
+					}
+				}
 			}
 			if burst%2 == 0 && rng.IntN(100) == 0 {
 				maps.Copy(c.Pin.Meta, manyMeta(maxIndexedPairs+1))
@@ -50,35 +59,125 @@ func TestListsOfSeveralPairsAreWhatLookingAtEveryPinGives(t *testing.T) {
 	m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
 	rng := rand.New(rand.NewPCG(3, 4))
 	m.dense(rng, 6, pairChunk+100)
+	m.listsByPairsAreRight(rng, 120, "packed on creation")
+}
+
+// listsByPairsAreRight compares n lists by one to four pairs with what looking at every pin gives.
+func (m *machine) listsByPairsAreRight(rng *rand.Rand, n int, when string) {
+	m.t.Helper()
 	times := []Millis{0, 1 << counterShifts[0], 1 << counterShifts[1], maxCreated}
 	for i, p := range m.allPins() {
 		if i%100 == 0 {
 			times = append(times, p.Created, p.Created>>counterShifts[0]<<counterShifts[0])
 		}
 	}
-	for range 120 {
+	pairs := []string{"app", "env", "half", "some", "ends", "tier", "none"}
+	values := map[string]string{"app": "x", "env": "prod"}
+	for range n {
 		q := PinQuery{
 			Before: times[rng.IntN(len(times))], After: times[rng.IntN(len(times))], Limit: []int{0, 1, 10, 1000}[rng.IntN(4)],
-			Statuses: [][]Status{{Pinned}, {Pinned}, nil, {Queued, Pinned}}[rng.IntN(4)], Meta: map[string]string{"app": "x", "env": "prod"},
+			Statuses: [][]Status{{Pinned}, {Pinned}, nil, {Queued, Pinned}}[rng.IntN(4)], Meta: map[string]string{},
 		}
 		if rng.IntN(4) == 0 {
 			q.Before, q.After = 0, 0
 		}
-		switch rng.IntN(6) {
-		case 0:
-			q.Meta["tier"] = "1"
-		case 1:
-			q.Meta = map[string]string{"env": "prod", "tier": "1"}
-		case 2:
-			q.Meta["app"] = "y"
+		for of := 1 + rng.IntN(4); len(q.Meta) < of; {
+			pair := pairs[min(rng.IntN(4)+rng.IntN(4), rng.IntN(30))] // the first ones more often
+			if q.Meta[pair] = "1"; values[pair] != "" {
+				q.Meta[pair] = values[pair]
+			}
 		}
 		wantTotal, want := listed(m, alice, q)
-		total, got, err := m.view().ListPins(t.Context(), alice, q)
+		total, got, err := m.view().ListPins(m.t.(*testing.T).Context(), alice, q)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		if total != wantTotal || !slices.EqualFunc(got, want, func(a, b Pin) bool { return a.ID == b.ID }) {
+			m.t.Fatalf("%s, %+v: counts %d and lists %d, want %d and %d", when, q, total, len(got), wantTotal, len(want))
+		}
+	}
+}
+
+// TestListsOfPackedPairsAreWhatLookingAtEveryPinGives promises that a list by several pairs is what
+// looking at every pin gives, while the pins of an older release are packed step by step, and when
+// some pins were deleted or have failed.
+func TestListsOfPackedPairsAreWhatLookingAtEveryPinGives(t *testing.T) {
+	m := found(t)
+	m.must(&RaiseLevel{FeatureLevel: PackedNamesLevel - 1})
+	rng := rand.New(rand.NewPCG(5, 6))
+	m.dense(rng, 4, pairChunk+200)
+	m.must(&RaiseLevel{FeatureLevel: PackedNamesLevel})
+	for step := 0; ; step++ {
+		next, _, _, err := m.view().NamesToPack()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if total != wantTotal || !slices.EqualFunc(got, want, func(a, b Pin) bool { return a.ID == b.ID }) {
-			t.Fatalf("%+v: counts %d and lists %d, want %d and %d", q, total, len(got), wantTotal, len(want))
+		if next == nil {
+			break
+		}
+		next.Most = 1500
+		m.must(next)
+		m.listsByPairsAreRight(rng, 25, fmt.Sprintf("after %d steps", step))
+	}
+	m.check()
+	m.giveUp(rootOf(t, contents[2]), "nobody has it")
+	for deleted := range 3 {
+		m.deleted(rng, 6)
+		m.listsByPairsAreRight(rng, 40, fmt.Sprintf("after %d deletions", deleted))
+	}
+	m.check()
+	m.deleted(rng, 1)
+	m.check()
+	if rows := m.rows(tableNames); len(rows) != 1 {
+		t.Errorf("%d packed rows of no pins", len(rows))
+	}
+}
+
+// TestListsBySeveralPairsOfManyPinsAreShort promises that a list by pairs that thousands of pins have,
+// independently of each other, reads few rows: it need not wait in the queue of long lists.
+func TestListsBySeveralPairsOfManyPinsAreShort(t *testing.T) {
+	m := found(t)
+	m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
+	m.must(create(bob, "first", contents[0]))
+	m.hold(rootOf(t, contents[0]))
+	const n = 12 * briefRows
+	for i := range n {
+		c := create(alice, RequestID(fmt.Sprint(i)), contents[0])
+		c.Pin.Created, c.Pin.Meta = Millis(1+i), map[string]string{"half": fmt.Sprint(i % 2), "third": fmt.Sprint(i % 3)}
+		m.must(c)
+	}
+	for before, want := range map[Millis]uint64{0: n / 6, n/2 + 1: n / 12} {
+		q := PinQuery{Before: before, Limit: 10, Meta: map[string]string{"half": "1", "third": "1"}, Brief: true}
+		total, pins, err := m.view().ListPins(t.Context(), alice, q)
+		if err != nil || total != want || len(pins) != q.Limit {
+			t.Errorf("before %d: %d of %d pins, %v; want %d", before, len(pins), total, err, want)
+		}
+	}
+}
+
+// TestNoErrorIsPassedOverByAListOfPairs promises that a list by several pairs ends with the error of the
+// store, at whichever read it happens.
+func TestNoErrorIsPassedOverByAListOfPairs(t *testing.T) {
+	m := found(t)
+	m.must(&RaiseLevel{FeatureLevel: NewestFeatureLevel})
+	m.dense(rand.New(rand.NewPCG(7, 8)), 4, pairChunk+100)
+	for _, pairs := range [][]string{{"half", "some"}, {"half", "ends"}, {"some", "half", "ends"}} {
+		q := PinQuery{Limit: 10, Meta: map[string]string{}}
+		for _, p := range pairs {
+			q.Meta[p] = "1"
+		}
+		read := func(r Reader) error {
+			_, _, err := NewView(r, m.index).ListPins(t.Context(), alice, q)
+			return err
+		}
+		whole := &broken{m.memory, never}
+		if err := read(whole); err != nil {
+			t.Fatal(err)
+		}
+		for at := range never - whole.left {
+			if err := read(&broken{m.memory, at}); !errors.Is(err, errBroken) {
+				t.Fatalf("%v: call %d failed, and the answer is %v", pairs, at, err)
+			}
 		}
 	}
 }

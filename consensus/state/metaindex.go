@@ -34,7 +34,7 @@ type pair [16]byte
 // indexed.
 var manyPairs = pair(bytes.Repeat([]byte{0xff}, len(pair{})))
 
-func pairOf(k, value string) (p pair) {
+func pairOf[T ~string | ~[]byte](k, value T) (p pair) {
 	text := binary.AppendUvarint(make([]byte, 0, 64), uint64(len(k)))
 	sum := sha256.Sum256(append(append(text, k...), value...))
 	copy(p[:], sum[:])

@@ -169,6 +169,12 @@ type pinName struct {
 	name    []byte
 }
 
+// packedPin is a pin that is being packed.
+type packedPin struct {
+	pinName
+	pairs []pair // pairs under which the pin is indexed, without manyPairs
+}
+
 // add appends a name, whose pin must be older than that of the previous name. last is the
 // creation time of the previous pin.
 func (v *chunk) add(n pinName, last Millis) {
@@ -211,8 +217,8 @@ func packOnCreation(tx Tx, p *Pin) error {
 // packing is how many rows and bytes of each status a packing may still read.
 type packing struct{ rows, bytes int }
 
-// packNames packs the names of the oldest pins of an account that are not packed, and subtracts
-// from may what it has read. It returns the number of pins that it has processed, and all, which
+// packNames packs the names and the pairs of the oldest pins of an account that are not packed, and
+// subtracts from may what it has read. It returns the number of pins that it has processed, and all, which
 // is true if all pins are packed now.
 func packNames(tx Tx, a AccountID, may *packing) (passed int, all bool, err error) {
 	from, err := packedTo(tx, a)
@@ -223,29 +229,36 @@ func packNames(tx Tx, a AccountID, may *packing) (passed int, all bool, err erro
 	if err != nil || len(pins) == 0 {
 		return 0, all, err
 	}
-	passed = len(pins)
-	pins = slices.DeleteFunc(pins, func(n pinName) bool { return len(n.name) == 0 })
-	slices.SortFunc(pins, func(a, b pinName) int { return cmp.Compare(a.created, b.created) })
+	slices.SortFunc(pins, func(a, b packedPin) int { return cmp.Compare(a.created, b.created) })
+	if err := packPairs(tx, a, from, to, pins); err != nil {
+		return 0, false, err
+	}
+	names := make([]pinName, 0, len(pins))
+	for _, p := range pins {
+		if len(p.name) > 0 {
+			names = append(names, p.pinName)
+		}
+	}
 	oldest := from + 1 // a chunk begins where the one before ends
-	for len(pins) > 0 {
+	for len(names) > 0 {
 		n, size := 0, 0
-		for n < min(len(pins), chunkNames) && size < chunkBytes {
-			size += len(pins[n].name)
+		for n < min(len(names), chunkNames) && size < chunkBytes {
+			size += len(names[n].name)
 			n++
 		}
-		next := pins[n-1].created + 1
-		slices.Reverse(pins[:n])
-		if err := put(tx, chunkKey(a, oldest), newChunk(oldest, pins[:n])); err != nil {
+		next := names[n-1].created + 1
+		slices.Reverse(names[:n])
+		if err := put(tx, chunkKey(a, oldest), newChunk(oldest, names[:n])); err != nil {
 			return 0, false, err
 		}
-		pins, oldest = pins[n:], next
+		names, oldest = names[n:], next
 	}
-	return passed, all, tx.Set(packedToKey(a), binary.BigEndian.AppendUint64(nil, uint64(to)))
+	return len(pins), all, tx.Set(packedToKey(a), binary.BigEndian.AppendUint64(nil, uint64(to)))
 }
 
 // unpacked returns the pins of an account that were created after from and not after to,
 // unsorted. all is true if there are no later pins.
-func unpacked(r Reader, a AccountID, from Millis, may *packing) (pins []pinName, to Millis, all bool, err error) {
+func unpacked(r Reader, a AccountID, from Millis, may *packing) (pins []packedPin, to Millis, all bool, err error) {
 	until := maxMillis
 	newest, rows, size := from, 0, 0
 	for _, s := range Statuses() {
@@ -256,12 +269,16 @@ func unpacked(r Reader, a AccountID, from Millis, may *packing) (pins []pinName,
 			if err != nil {
 				return false, err
 			}
-			name, _, err := peekPin(row)
+			name, meta, err := peekPin(row)
+			if err != nil {
+				return false, err
+			}
+			pairs, err := peekPairs(&meta)
 			if err != nil {
 				return false, err
 			}
 			newest = max(newest, created)
-			pins = append(pins, pinName{created, slices.Clone(name)})
+			pins = append(pins, packedPin{pinName{created, slices.Clone(name)}, pairs})
 			n, read = n+1, read+len(row)
 			if n < may.rows && read < may.bytes {
 				return true, nil
@@ -278,7 +295,7 @@ func unpacked(r Reader, a AccountID, from Millis, may *packing) (pins []pinName,
 	if until == maxMillis {
 		return pins, newest, true, nil
 	}
-	return slices.DeleteFunc(pins, func(n pinName) bool { return n.created > until }), until, false, nil
+	return slices.DeleteFunc(pins, func(p packedPin) bool { return p.created > until }), until, false, nil
 }
 
 // unpackName marks the name of a deleted pin as deleted in its chunk, if the name is packed.

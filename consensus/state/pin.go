@@ -287,6 +287,9 @@ func removePin(tx Tx, p *Pin) error {
 	if err := unpackName(tx, p); err != nil {
 		return err
 	}
+	if err := unpackPairs(tx, p); err != nil {
+		return err
+	}
 	if err := reweigh(tx, p.Account, p.weight(), 0); err != nil {
 		return err
 	}
