@@ -10,13 +10,17 @@ const (
 	// entriesPerLookup is about how many index entries can be read by a scan in the time that one
 	// look-up takes.
 	entriesPerLookup = 8
+	// entriesPerInterval is about how many index entries can be read in the time that one finer
+	// interval takes, with its counters and the start of a scan for each pair.
+	entriesPerInterval = 8
 )
 
 // conjunction lists the pinned pins that have all of several pairs of meta, none of which is
-// manyPairs. For pins that are not packed, it works by the time intervals of the counters. If all pins of an interval have a
-// pair, that pair need not be compared there. If only one pair remains, its counter is the number
-// of matches, and index entries are read only for the rows of the page. Otherwise it compares the
-// index entries of the remaining pairs.
+// manyPairs. For packed pins it can use the bits of the pairs. Otherwise it works by the time
+// intervals of the counters. If all pins of an interval have a pair, that pair need not be compared
+// there. If only one pair remains, its counter is the number of matches, and index entries are read
+// only for the rows of the page. Otherwise it compares the index entries of the remaining pairs, in
+// finer intervals if there are many entries.
 type conjunction struct {
 	*lister
 	rows madeRows
@@ -92,6 +96,9 @@ func (c *conjunction) bucket(level int, pairs []pair, b *pairCounts) error {
 	shift := counterShifts[level]
 	from, to := b.at<<shift, (b.at+1)<<shift
 	if len(left) > 1 {
+		if level > 0 && slices.Min(b.with) <= entriesPerInterval<<(shift-counterShifts[level-1]) {
+			return c.compare(left, from, to)
+		}
 		return c.span(level-1, left, from, to)
 	}
 	c.total += slices.Min(b.with)

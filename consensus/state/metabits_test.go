@@ -309,3 +309,31 @@ func TestAClosedAccountLeavesNoBitsOfPairs(t *testing.T) {
 		t.Errorf("%d rows are left", len(rows))
 	}
 }
+
+// BenchmarkDeletePins is what Apply costs for deletions in entries of 256 pins, without and with two
+// pairs of meta, one of them on all pins. The pins are packed.
+func BenchmarkDeletePins(b *testing.B) {
+	for _, meta := range []bool{false, true} {
+		b.Run(fmt.Sprintf("meta=%t", meta), func(b *testing.B) {
+			d := newOnDisk(b)
+			d.apply(b, &RaiseLevel{FeatureLevel: NewestFeatureLevel})
+			deletes := 0
+			for b.Loop() {
+				b.StopTimer()
+				if deletes%8192 == 0 {
+					for from := 0; from < 8192; from += 256 {
+						d.pins(b, deletes+from, 256, meta)
+					}
+				}
+				cmds := make([]Command, 256)
+				for i := range cmds {
+					cmds[i] = &DeletePin{Account: alice, ID: RequestID(fmt.Sprintf("%08d", deletes+i))}
+				}
+				deletes += len(cmds)
+				b.StartTimer()
+				d.apply(b, cmds...)
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(deletes), "µs/pin")
+		})
+	}
+}
