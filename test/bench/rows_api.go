@@ -120,7 +120,8 @@ func measureAPI(b *bench) {
 		pins = b.pins
 	}
 	measureReads(b, c, u, last.bodies, pins)
-	measureStart(b, c.Followers()[0], pins)
+	follower := c.Followers()[0]
+	measureStart(b, follower, follower.Stop, startRow(pins))
 }
 
 func perSecond(o outcome) string { return strconv.Itoa(int(o.rate())) + "/s" }
@@ -167,17 +168,22 @@ func measureLists(b *bench, c *harness.Cluster, u *user, pins int) {
 		limit  int
 		target string
 	}{{10, "p50 2 ms"}, {1000, "p50 25 ms"}} {
-		m := newMeter(c.Nodes, nil)
 		path := "/pins?limit=" + strconv.Itoa(page.limit)
-		o, err := load{clients: 1, count: listRounds, time: b.load, make: func(int) request {
-			return request{http.MethodGet, path, nil, http.StatusOK, nil}
-		}}.run(b.ctx, u.leader)
-		b.must(err)
-		row{
-			work: "GET " + path, result: "p50 " + ms(o.lat.at(0.5)), target: page.target, lat: o.lat, used: m.used(),
-			note: strconv.Itoa(pins) + " pins, " + members(len(c.Nodes)),
-		}.print()
+		u.list(c.Nodes, path, load{count: listRounds, time: b.load}, row{
+			work: "GET " + path, target: page.target, note: strconv.Itoa(pins) + " pins, " + members(len(c.Nodes)),
+		})
 	}
+}
+
+// list sends the leader requests for a list, one after the other, and prints a row. l says how many
+// or for how long.
+func (u *user) list(nodes []*harness.Node, path string, l load, r row) {
+	m := newMeter(nodes, nil)
+	l.clients, l.make = 1, func(int) request { return request{http.MethodGet, path, nil, http.StatusOK, nil} }
+	o, err := l.run(u.b.ctx, u.leader)
+	u.b.must(err)
+	r.result, r.lat, r.used = "p50 "+ms(o.lat.at(0.5)), o.lat, m.used()
+	r.print()
 }
 
 func members(n int) string {
@@ -187,17 +193,21 @@ func members(n int) string {
 	return strconv.Itoa(n) + " nodes"
 }
 
-// measureStart stops a node and measures how long it takes to start again.
-func measureStart(b *bench, n *harness.Node, pins int) {
-	n.Stop()
+// startRow describes a start of a node whose state has so many pins.
+func startRow(pins int) row {
+	return row{work: "start, until ready", target: "3 s, 250 MiB with 1,000,000", note: strconv.Itoa(pins) + " pins"}
+}
+
+// measureStart ends a node and measures how long it takes to start again. r has what the row says of
+// it.
+func measureStart(b *bench, n *harness.Node, end func(), r row) {
+	end()
 	began := time.Now()
 	n.Restart()
 	b.must(n.WaitReady(b.ctx))
 	took := time.Since(began)
-	used := newMeter([]*harness.Node{n}, nil)
-	row{
-		work: "start, until ready", result: fmt.Sprintf("%s, %d MiB", seconds(took), used.before.resident[0]>>20),
-		target: "3 s, 250 MiB with 1,000,000", note: strconv.Itoa(pins) + " pins",
-		used: usage{nodes: processorTime(n.Pid()), resident: used.before.resident, anonymous: used.before.anonymous},
-	}.print()
+	used := newMeter([]*harness.Node{n}, nil).before
+	r.result = fmt.Sprintf("%s, %d MiB", seconds(took), used.resident[0]>>20)
+	r.used = usage{nodes: processorTime(n.Pid()), resident: used.resident, anonymous: used.anonymous}
+	r.print()
 }

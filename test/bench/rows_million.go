@@ -45,7 +45,7 @@ func measureMillion(b *bench) {
 		note: strconv.Itoa(b.million) + " pins",
 	}.print()
 	measureLists(b, c, u, b.million)
-	measureStart(b, c.Nodes[0], b.million)
+	measureStart(b, c.Nodes[0], c.Nodes[0].Stop, startRow(b.million))
 
 	began := time.Now()
 	for range 2 {

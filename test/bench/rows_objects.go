@@ -83,7 +83,7 @@ func (s *store) one(to service, method, path string, body []byte, headers ...str
 // run sends a load and prints its row. If bytes is not 0, each request transfers this many bytes,
 // and the result is in MiB per second.
 func (s *store) run(work, target string, to service, l load, bytes int) {
-	m := newMeter(s.cluster.Nodes, nil)
+	m := newMeter(s.cluster.Live(), nil)
 	o, err := l.run(s.b.ctx, to)
 	s.b.must(err)
 	used := m.used()

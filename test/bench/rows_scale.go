@@ -97,12 +97,7 @@ func (u *user) scaleLists(nodes []*harness.Node, pins int, note string) {
 		{"a part of a name, limit=10", "limit=10&match=partial&name=" + url.QueryEscape(scaleName(pins / 2)[4:])},
 		{"one pair of meta, limit=10", "limit=10&meta=" + url.QueryEscape(`{"group":"`+strconv.Itoa(scaleGroups/2)+`"}`)},
 	} {
-		m := newMeter(nodes, nil)
-		o, err := load{clients: 1, count: scaleRounds, make: func(int) request {
-			return request{http.MethodGet, "/pins?" + list.query, nil, http.StatusOK, nil}
-		}}.run(u.b.ctx, u.leader)
-		u.b.must(err)
-		row{work: "GET /pins, " + list.work, result: "p50 " + ms(o.lat.at(0.5)), lat: o.lat, used: m.used(), note: note}.print()
+		u.list(nodes, "/pins?"+list.query, load{count: scaleRounds}, row{work: "GET /pins, " + list.work, note: note})
 	}
 }
 
@@ -151,11 +146,7 @@ func (u *user) fillTo(nodes []*harness.Node, from, to int, note string) {
 
 // measureKill kills a node and measures how long it takes to start again.
 func (u *user) measureKill(n *harness.Node, note string) {
-	n.Kill()
-	began := time.Now()
-	n.Restart()
-	u.b.must(n.WaitReady(u.b.ctx))
-	row{work: "start after kill -9, until ready", result: seconds(time.Since(began)), used: newMeter([]*harness.Node{n}, nil).before, note: note}.print()
+	measureStart(u.b, n, n.Kill, row{work: "start after kill -9, until ready", note: note})
 	u.cluster.Settle()
 }
 
