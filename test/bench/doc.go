@@ -3,7 +3,7 @@
 // processor time and the memory of the nodes. `make bench` runs all measurements, `make
 // bench-short` runs short ones in a minute.
 //
-//	go run ./test/bench [-short] [-only REGEXP] [-million N] [-scale N,N] [-soak DURATION]
+//	go run ./test/bench [-short] [-only REGEXP] [-million N] [-scale N,N [-scale-alone]] [-soak DURATION]
 //	go run ./test/bench -url URL[,URL] -token TOKEN
 //
 // With -url, bench measures any pinning service that is already running, as far as a client can
