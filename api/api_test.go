@@ -21,9 +21,11 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api"
+	"github.com/holdfast-ipfs/holdfast/api/admin"
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -40,9 +42,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // node is the API over the real use cases of pins and accounts, with stand-ins
 // for membership and files.
 type node struct {
-	state  *clustertest.State
-	opts   api.Options
-	server *api.Server
+	admin.Folders // not called
+	state         *clustertest.State
+	opts          api.Options
+	server        *api.Server
 
 	mu      sync.Mutex
 	files   map[string][]byte
@@ -101,7 +104,7 @@ func (n *node) Remove(_ context.Context, id state.NodeID, force bool) error {
 	return nil
 }
 
-func (n *node) Add(_ context.Context, r io.Reader) (cid.Cid, uint64, error) {
+func (n *node) Add(_ context.Context, r io.Reader, _ content.Layout) (cid.Cid, uint64, error) {
 	n.once.Do(func() { close(n.entered) })
 	data, err := io.ReadAll(r)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -27,13 +28,14 @@ import (
 
 // fake answers with fixed values, or with an error; calls are what it was asked.
 type fake struct {
-	err    error
-	status members.Status
-	file   []byte
-	breaks bool // the file, at its end
-	quorum members.Quorum
-	calls  []string
-	log    fakeLog
+	Folders // not called
+	err     error
+	status  members.Status
+	file    []byte
+	breaks  bool // the file, at its end
+	quorum  members.Quorum
+	calls   []string
+	log     fakeLog
 }
 
 func (f *fake) called(format string, args ...any) {
@@ -239,7 +241,7 @@ func (f *fake) Revoke(_ context.Context, jti state.KeyID) error {
 
 const fileCID = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 
-func (f *fake) Add(_ context.Context, r io.Reader) (cid.Cid, uint64, error) {
+func (f *fake) Add(_ context.Context, r io.Reader, _ content.Layout) (cid.Cid, uint64, error) {
 	data, err := io.ReadAll(r)
 	if err = errors.Join(err, f.err); err != nil {
 		return cid.Undef, 0, err

@@ -262,10 +262,11 @@ type Ticket struct {
 	Ticket string `json:"ticket"`
 }
 
-// Content is the answer to the import of a file.
+// Content is the answer to the import of a file or a folder.
 type Content struct {
-	CID  string `json:"cid"`
-	Size uint64 `json:"size"` // bytes of the file
+	CID     string         `json:"cid"`
+	Size    uint64         `json:"size"` // bytes of the files
+	Entries []ContentEntry `json:"entries,omitempty"`
 }
 
 // Scrubbed is the result of the verification of every stored block of a node.

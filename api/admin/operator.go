@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
@@ -108,12 +109,14 @@ type Accounts interface {
 	Revoke(ctx context.Context, jti state.KeyID) error
 }
 
-// Files imports files and reads them by CID.
+// Files imports files and folders and reads them by CID.
 type Files interface {
+	Folders
 	// Add imports a file. When it returns, all blocks are durable on this node.
-	Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error)
-	// Open opens the file with the CID text. It reads blocks from this node or from other
-	// members, until ctx ends.
+	Add(ctx context.Context, r io.Reader, as content.Layout) (root cid.Cid, size uint64, err error)
+	// Open opens the file with the CID text, or the file at a path in a folder if text has a path
+	// after the CID. It reads blocks from this node or from other members, until ctx ends. It
+	// returns content.ErrFolder for a folder.
 	Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error)
 	// OpenFor works like Open, with the rights of an account. It returns state.ErrNotFound for
 	// content that the account may not read, as for content that does not exist.
@@ -276,8 +279,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/audit", Serve: call(p.audit)},
 		{Method: http.MethodGet, Path: "/audit/verify", Serve: call(p.verifyAudit)},
 		{Method: http.MethodGet, Path: "/payments", Serve: call(p.payments)},
-		{Method: http.MethodPost, Path: "/content", Serve: p.addFile},
-		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.file},
+		{Method: http.MethodPost, Path: "/content", Serve: p.addContent},
+		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.content},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
 		{Method: http.MethodGet, Path: "/state/hash", Serve: p.stateHash},
 		{Method: http.MethodGet, Path: "/state/checks", Serve: call(p.stateChecks)},
@@ -580,16 +583,6 @@ func (p *operator) removeApp(_ http.ResponseWriter, r *http.Request) (any, error
 	return nil, p.opts.Accounts.RemoveApp(r.Context(), r.PathValue("name"))
 }
 
-// addFile answers POST /content: it imports the body as a file. If the body ends early, it
-// returns an error, so that a part of a file is never imported as the whole.
-func (p *operator) addFile(w http.ResponseWriter, r *http.Request) error {
-	root, size, err := p.opts.Files.Add(r.Context(), r.Body)
-	if err != nil {
-		return fmt.Errorf("add file: %w", err)
-	}
-	return web.JSON(w, http.StatusCreated, Content{CID: root.String(), Size: size})
-}
-
 // scrub answers POST /scrub after all blocks are verified. That takes as long as reading the
 // disk, so only the client can end it earlier.
 func (p *operator) scrub(w http.ResponseWriter, r *http.Request) error {
@@ -602,7 +595,7 @@ func (p *operator) scrub(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// file answers GET /content/{cid} with the file. It sends the header with the first bytes. If a
+// file answers GET /content/{cid} with a file. It sends the header with the first bytes. If a
 // later read fails, the connection is closed before Content-Length bytes were sent, so the client
 // notices.
 func (p *operator) file(w http.ResponseWriter, r *http.Request) (err error) {

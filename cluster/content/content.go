@@ -1,5 +1,5 @@
-// Package content imports and reads files by CID: it turns a file into a DAG in this node's block
-// store, and reads a DAG that this node or another member holds.
+// Package content imports and reads files and folders by CID: it turns a file or a folder into a DAG
+// in this node's block store, and reads a DAG that this node or another member holds.
 //
 // Imports: consensus/state.
 // Never:   libp2p, boxo, HTTP.
@@ -27,14 +27,19 @@ type State interface {
 
 // Store imports and reads DAGs.
 type Store interface {
-	// Import stores r as a DAG and returns its root and its size in bytes. The blocks are durable
-	// on this node, and reference protects them from garbage collection.
-	Import(ctx context.Context, reference string, r io.Reader) (root cid.Cid, size uint64, err error)
+	// Import stores r as a file. The blocks are durable on this node, and reference protects them
+	// from garbage collection.
+	Import(ctx context.Context, reference string, r io.Reader, as Layout) (Imported, error)
+	// ImportFolder stores the tar stream r as a folder. It does the same as Import otherwise.
+	ImportFolder(ctx context.Context, reference string, r io.Reader, as Layout) (Imported, error)
 	// Drop removes a reference, and all blocks that no other reference protects.
 	Drop(ctx context.Context, reference string) error
-	// Open returns a reader of the file with this root, from this node or from other members, of
-	// which it asks holders first.
-	Open(ctx context.Context, root cid.Cid, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
+	// OpenPath returns a reader of the file at a path below root, or of root without a path, from
+	// this node or from other members, of which it asks holders first. It returns ErrFolder for a
+	// folder.
+	OpenPath(ctx context.Context, root cid.Cid, path []string, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
+	// OpenFolder does the same as OpenPath for a folder.
+	OpenFolder(ctx context.Context, root cid.Cid, path []string, holders []state.NodeID) (Folder, error)
 	// Visible returns whether a block belongs to content that is public and complete on this
 	// node.
 	Visible(ctx context.Context, c cid.Cid) (bool, error)
@@ -62,7 +67,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Content imports files and reads them.
+// Content imports files and folders and reads them.
 type Content struct {
 	opts Options
 
@@ -85,18 +90,24 @@ func New(opts Options) *Content {
 // Add imports a file and returns its root and its size in bytes. When Add returns, the blocks are
 // durable on this node. They are protected until a pin of the root is pinned, or for LeaseTTL if
 // there is no pin. Add returns state.ErrLimited if maxLeases imports are not pinned yet.
-func (c *Content) Add(ctx context.Context, r io.Reader) (root cid.Cid, size uint64, err error) {
+func (c *Content) Add(ctx context.Context, r io.Reader, as Layout) (root cid.Cid, size uint64, err error) {
+	done, err := c.add(func(reference string) (Imported, error) { return c.opts.Store.Import(ctx, reference, r, as) })
+	return done.Root, done.Size, err
+}
+
+// add runs an import with a lease.
+func (c *Content) add(run func(reference string) (Imported, error)) (Imported, error) {
 	reference := LeasePrefix + c.opts.NewID()
 	if !c.hold(reference, lease{running: true}, true) {
-		return cid.Undef, 0, state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
+		return Imported{}, state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
 	}
-	root, size, err = c.opts.Store.Import(ctx, reference, r)
+	done, err := run(reference)
 	if err != nil {
 		c.hold(reference, lease{}, false) // an expired lease: Sweep drops it
-		return cid.Undef, 0, fmt.Errorf("import: %w", err)
+		return Imported{}, fmt.Errorf("import: %w", err)
 	}
-	c.hold(reference, lease{root: state.RootOf(root), expires: c.opts.Now().Add(LeaseTTL)}, false)
-	return root, size, nil
+	c.hold(reference, lease{root: state.RootOf(done.Root), expires: c.opts.Now().Add(LeaseTTL)}, false)
+	return done, nil
 }
 
 func (c *Content) hold(reference string, l lease, fresh bool) bool {
@@ -110,50 +121,40 @@ func (c *Content) hold(reference string, l lease, fresh bool) bool {
 }
 
 // Open returns a reader of the file with the CID text, from this node or another member, for the
-// operator: it checks no permissions. The caller must close f. It returns state.ErrInvalid if
-// text is not a CID.
+// operator: it checks no permissions. text may also be a CID with a path after a slash, which leads to
+// a file in a folder. The caller must close f. It returns state.ErrInvalid if text has no valid CID,
+// state.ErrNotFound if the path leads nowhere, and ErrFolder for a folder.
 func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, size uint64, err error) {
-	root, err := parse(text)
+	root, path, err := parse(text)
 	if err != nil {
 		return nil, 0, err
 	}
-	record, err := c.root(root)
-	if err != nil && !errors.Is(err, state.ErrNotFound) {
-		return nil, 0, fmt.Errorf("read root %s: %w", root, err)
+	holders, err := c.holders(root)
+	if err != nil {
+		return nil, 0, err
 	}
-	return c.opts.Store.Open(ctx, root, record.Holders())
+	return c.opts.Store.OpenPath(ctx, root, path, holders)
 }
 
 // OpenFor is Open for an account. It returns the error NotHeld if the content is private and
 // neither a pin nor an object of the account references it. A CID that is not a root but a part
 // of other content can be read if this node has that content completely and it is public.
 func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error) {
-	root, err := parse(text)
+	root, path, err := parse(text)
 	if err != nil {
 		return nil, 0, err
 	}
-	record, may, err := c.mayRead(ctx, account, root)
+	holders, err := c.holdersFor(ctx, account, root)
 	if err != nil {
-		return nil, 0, fmt.Errorf("judge %s: %w", root, err)
+		return nil, 0, err
 	}
-	if !may {
-		return nil, 0, NotHeld(root)
-	}
-	return c.opts.Store.Open(ctx, root, record.Holders())
+	return c.opts.Store.OpenPath(ctx, root, path, holders)
 }
 
 // NotHeld returns the error for content that does not exist or that the caller may not read. It
 // is the same for both, so that it does not reveal which is the case.
 func NotHeld(root cid.Cid) error {
 	return state.Errorf(state.CodeNotFound, "no member that can be reached holds %s", root)
-}
-
-func parse(text string) (cid.Cid, error) {
-	root, err := cid.Decode(text)
-	if err != nil {
-		return cid.Undef, state.Errorf(state.CodeInvalid, "cid %q is not valid", text)
-	}
-	return root, nil
 }
 
 // root returns the record of a root, or state.ErrNotFound.

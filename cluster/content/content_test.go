@@ -23,18 +23,23 @@ const text = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
 type store struct {
 	references map[string]bool
 	holders    []state.NodeID
+	path       []string
 	visible    bool
 	fail       error
 	during     func() // runs in the middle of an import
 }
 
-func (s *store) Import(_ context.Context, reference string, r io.Reader) (cid.Cid, uint64, error) {
+func (s *store) Import(_ context.Context, reference string, r io.Reader, _ Layout) (Imported, error) {
 	s.references[reference] = true
 	n, err := io.Copy(io.Discard, r)
 	if s.during != nil {
 		s.during()
 	}
-	return cid.MustParse(text), uint64(n), errors.Join(err, s.fail)
+	return Imported{Root: cid.MustParse(text), Size: uint64(n)}, errors.Join(err, s.fail)
+}
+
+func (s *store) ImportFolder(ctx context.Context, reference string, r io.Reader, as Layout) (Imported, error) {
+	return s.Import(ctx, reference, r, as)
 }
 
 func (s *store) Drop(_ context.Context, reference string) error {
@@ -45,9 +50,14 @@ func (s *store) Drop(_ context.Context, reference string) error {
 	return nil
 }
 
-func (s *store) Open(_ context.Context, _ cid.Cid, holders []state.NodeID) (io.ReadSeekCloser, uint64, error) {
-	s.holders = holders
+func (s *store) OpenPath(_ context.Context, _ cid.Cid, path []string, holders []state.NodeID) (io.ReadSeekCloser, uint64, error) {
+	s.holders, s.path = holders, path
 	return nil, 0, nil
+}
+
+func (s *store) OpenFolder(_ context.Context, _ cid.Cid, path []string, holders []state.NodeID) (Folder, error) {
+	s.holders, s.path = holders, path
+	return nil, nil
 }
 
 func (s *store) Visible(context.Context, cid.Cid) (bool, error) { return s.visible, s.fail }
@@ -134,7 +144,7 @@ func TestALeaseEndsWhenItsContentIsPinnedOrItsTimeIsUp(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t)
-			root, size, err := w.Add(t.Context(), strings.NewReader("four"))
+			root, size, err := w.Add(t.Context(), strings.NewReader("four"), Layout{})
 			if err != nil || size != 4 || root.String() != text {
 				t.Fatalf("%s, %d bytes, %v", root, size, err)
 			}
@@ -165,7 +175,7 @@ func TestAnImportUnderWayIsNotSwept(t *testing.T) {
 		}
 	}
 	w.store.fail = io.ErrUnexpectedEOF
-	if _, _, err := w.Add(t.Context(), strings.NewReader("x")); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, _, err := w.Add(t.Context(), strings.NewReader("x"), Layout{}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Fatal(err)
 	}
 	w.store.fail = nil
@@ -178,11 +188,11 @@ func TestAnImportUnderWayIsNotSwept(t *testing.T) {
 func TestImportsThatWaitForPinsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	for i := range maxLeases {
-		if _, _, err := w.Add(t.Context(), strings.NewReader("")); err != nil {
+		if _, _, err := w.Add(t.Context(), strings.NewReader(""), Layout{}); err != nil {
 			t.Fatal(i, err)
 		}
 	}
-	if _, _, err := w.Add(t.Context(), strings.NewReader("")); !errors.Is(err, state.ErrLimited) {
+	if _, _, err := w.Add(t.Context(), strings.NewReader(""), Layout{}); !errors.Is(err, state.ErrLimited) {
 		t.Errorf("one more: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -70,23 +71,38 @@ type files struct {
 	reading func(state.RootKey) (done func()) // prevents the deletion of the content on this node until done is called
 }
 
-// Import implements content.Store.
-func (f *files) Import(ctx context.Context, reference string, r io.Reader) (cid.Cid, uint64, error) {
-	root, size, err := dag.Import(ctx, r, func(b []block.Block) error { return f.blocks.Put(ctx, reference, b) })
-	if errors.Is(err, blocks.ErrNoSpace) {
-		err = state.Errorf(state.CodeNoSpace, "the disk of this node has no room for new content")
-	}
-	return root, size, err
-}
-
 // Drop implements content.Store.
 func (f *files) Drop(ctx context.Context, reference string) error {
 	_, err := f.blocks.Drop(ctx, reference)
 	return err
 }
 
-// Open implements content.Store.
+// Open implements objects.Files.
 func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (io.ReadSeekCloser, uint64, error) {
+	return f.OpenPath(ctx, root, nil, placed)
+}
+
+// OpenPath implements content.Store.
+func (f *files) OpenPath(ctx context.Context, root cid.Cid, path []string, placed []state.NodeID) (io.ReadSeekCloser, uint64, error) {
+	from, done := f.from(root, placed)
+	var file *dag.File
+	at, err := dag.Resolve(ctx, from, root, path)
+	if err == nil {
+		file, err = f.buffers.Open(ctx, from, at)
+	}
+	if err != nil {
+		done()
+		return nil, 0, unreadable(root, path, err)
+	}
+	if file.Size() <= tellFrom {
+		return keptFile{file, done}, file.Size(), nil
+	}
+	return keptFile{file, f.telling(root, from, done)}, file.Size(), nil
+}
+
+// from returns a reader of the blocks of a root, which asks the members in placed first. The content
+// is not deleted on this node until done is called.
+func (f *files) from(root cid.Cid, placed []state.NodeID) (from *reader, done func()) {
 	order := slices.Clone(placed)
 	for _, n := range f.members() {
 		if !slices.Contains(order, n.ID) {
@@ -98,37 +114,39 @@ func (f *files) Open(ctx context.Context, root cid.Cid, placed []state.NodeID) (
 	ask := func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
 		return f.peer.ReadBlock(ctx, string(id), c, lend)
 	}
-	done := f.reading(state.RootOf(root))
-	from := &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}
-	file, err := f.buffers.Open(ctx, from, root)
-	if err != nil {
-		done()
-		return nil, 0, unreadable(root, err)
-	}
-	if file.Size() <= tellFrom {
-		return keptFile{file, done}, file.Size(), nil
-	}
-	holders := newTeller(root, f.peer.Dial, f.now)
-	from.tellsFrom(holders.tell)
-	return keptFile{file, func() {
-		holders.close()
-		done()
-	}}, file.Size(), nil
+	done = f.reading(state.RootOf(root))
+	return &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, done
 }
 
-// unreadable returns the error for the caller if root cannot be opened as a file. If no node has
-// the content, or if it is not a file, the error has a state code, because the node itself works.
-// Other errors are returned unchanged.
-func unreadable(root cid.Cid, err error) error {
+// telling makes from tell the members that send blocks that the root is being read. It returns a
+// function that ends this and calls done.
+func (f *files) telling(root cid.Cid, from *reader, done func()) func() {
+	holders := newTeller(root, f.peer.Dial, f.now)
+	from.tellsFrom(holders.tell)
+	return func() {
+		holders.close()
+		done()
+	}
+}
+
+// unreadable returns the error for the caller if the content at a path below root cannot be opened. If
+// no node has the content, or if it is not what was asked for, the error has a state code, because the
+// node itself works. Other errors are returned unchanged.
+func unreadable(root cid.Cid, path []string, err error) error {
+	what := strings.Join(append([]string{root.String()}, path...), "/")
 	switch {
 	case ipld.IsNotFound(err):
 		return content.NotHeld(root)
+	case errors.Is(err, dag.ErrNoEntry):
+		return state.Errorf(state.CodeNotFound, "%s does not exist: no folder has an entry with this name", what)
 	case errors.Is(err, dag.ErrIsDirectory):
-		return state.Errorf(state.CodeInvalid, "%s is a folder: reading folders comes with a later version, a file in it is read by its own CID", root)
+		return fmt.Errorf("%w: %w", state.Errorf(state.CodeInvalid, "%s is a folder", what), content.ErrFolder)
+	case errors.Is(err, dag.ErrTooLarge):
+		return state.Errorf(state.CodeInvalid, "%s cannot be read: %v", what, err)
 	case errors.Is(err, dag.ErrNotFile), errors.Is(err, dag.ErrUnsupportedCodec):
-		return state.Errorf(state.CodeInvalid, "%s is no file: content is read of files and raw blocks only (%v)", root, err)
+		return state.Errorf(state.CodeInvalid, "%s is no file: content is read of files, folders and raw blocks only (%v)", what, err)
 	case errors.Is(err, dag.ErrInvalidBlock):
-		return state.Errorf(state.CodeInvalid, "%s is no file: its block cannot be read as one", root)
+		return state.Errorf(state.CodeInvalid, "%s is no file: its block cannot be read as one", what)
 	}
 	return err
 }

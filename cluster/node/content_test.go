@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
@@ -229,7 +230,8 @@ func TestAFileWithoutItsLeavesIsUnavailable(t *testing.T) {
 		return store
 	}
 	whole, half := open(), open()
-	root, _, err := (&files{blocks: whole}).Import(t.Context(), "file", bytes.NewReader(peertest.Bytes(1, 3<<20)))
+	imported, err := (&files{blocks: whole}).Import(t.Context(), "file", bytes.NewReader(peertest.Bytes(1, 3<<20)), content.Layout{})
+	root := imported.Root
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +315,8 @@ func BenchmarkReadFile(b *testing.B) {
 	}
 	defer store.Close()
 	f := &files{blocks: store, buffers: dag.NewBuffers(maxAhead)}
-	root, size, err := f.Import(b.Context(), "file", bytes.NewReader(peertest.Bytes(1, 64<<20)))
+	imported, err := f.Import(b.Context(), "file", bytes.NewReader(peertest.Bytes(1, 64<<20)), content.Layout{})
+	root, size := imported.Root, imported.Size
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -339,6 +339,10 @@ func (r refusing) AddPin(context.Context, string, client.Pin) (client.PinStatus,
 func (r refusing) OpenContent(context.Context, string, string) (io.ReadCloser, int64, error) {
 	return nil, 0, r.err
 }
+
+func (r refusing) OpenFileOrFolder(context.Context, string, string) (client.Opened, error) {
+	return client.Opened{}, r.err
+}
 func (r refusing) CreateTicket(context.Context, time.Duration) (string, error) { return "", r.err }
 
 // An answer of 400 is wrong usage, and one of 404, 409 or 503 is a failure, with the node's reason. A password that

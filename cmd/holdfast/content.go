@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -19,65 +22,143 @@ import (
 // copyBuffer is the size of the buffer for copying a file, in bytes.
 const copyBuffer = 256 << 10
 
+// addPlan is how add imports content.
+type addPlan struct {
+	user, name    string
+	hash, version string // empty means the default
+	hidden        bool
+	json          bool
+}
+
 func (a *app) addCommand() *cobra.Command {
-	var (
-		user, name string
-		asJSON     bool
-	)
+	var plan addPlan
 	cmd := &cobra.Command{
-		Use:   "add FILE",
-		Short: "Import a file, pin it, and print its CID",
-		Long: `Imports FILE through this node, pins it, and waits until enough copies are
-durable. The command writes the CID, and nothing else, to standard output. With
-- as FILE it reads standard input.`,
+		Use:   "add PATH...",
+		Short: "Import files and folders, pin them, and print the CID",
+		Long: `Imports a file or a folder through this node, pins it, and waits until enough
+copies are durable. The command writes the CID, and nothing else, to standard
+output. With - as PATH it reads a file from standard input. Several PATHs become
+the entries of one folder, which gets the pin: the command writes a line with
+CID and name for each PATH, and the CID of the folder in the last line.
+
+In a folder, files and folders whose names begin with a dot are left out unless
+--hidden is given. Symbolic links are stored as links and not followed, except
+for a PATH itself. Modes, owners and times are not stored. A device, a socket, a
+named pipe, a name that is not UTF-8, or a file that changes while it is read
+ends the command with an error, and nothing is pinned.
+
+Without --hash and --cid-version the CID has version 1 and a BLAKE3 hash, and
+files are cut into blocks of 1 MiB. With sha2-256 the CIDs are those of ipfs add
+with its default settings. Version 0 implies sha2-256.`,
 		Example: `  holdfast add holiday.jpg
+  holdfast add photos
+  holdfast add --hash sha2-256 --cid-version 0 website
   tar c photos | holdfast add - --name photos.tar --user ann@example.org`,
-		Args: arguments("FILE"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			return arguments("PATH")(cmd, args[:min(len(args), 1)])
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkLayout(called(cmd), plan.hash, plan.version); err != nil {
+				return err
+			}
 			o, err := a.operator()
 			if err != nil {
 				return err
 			}
-			if name == "" && args[0] != "-" {
-				name = filepath.Base(args[0])
-			}
-			if !utf8.ValidString(name) {
-				return fmt.Errorf("the name of %q is not UTF-8: give the pin one with --name", args[0])
-			}
-			return a.addFile(cmd.Context(), o, args[0], user, name, asJSON)
+			return a.add(cmd.Context(), o, args, plan)
 		},
 	}
-	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that gets the pin (default the operator's account)")
-	cmd.Flags().StringVar(&name, "name", "", "`name` of the pin (default the name of the file)")
-	jsonFlag(cmd, &asJSON)
-	mustNotBeEmpty(cmd, "user")
+	cmd.Flags().StringVar(&plan.user, "user", "", "`email` of the account that gets the pin (default the operator's account)")
+	cmd.Flags().StringVar(&plan.name, "name", "", "`name` of the pin (default the name of the file or folder)")
+	cmd.Flags().StringVar(&plan.hash, "hash", "", "hash `function` of the CIDs: blake3 or sha2-256 (default blake3)")
+	cmd.Flags().StringVar(&plan.version, "cid-version", "", "`version` of the CIDs: 0 or 1 (default 1)")
+	cmd.Flags().BoolVar(&plan.hidden, "hidden", false, "include files and folders whose names begin with a dot")
+	jsonFlag(cmd, &plan.json)
+	completeValues(cmd, "hash", "blake3", "sha2-256")
+	completeValues(cmd, "cid-version", "0", "1")
+	mustNotBeEmpty(cmd, "user", "hash", "cid-version")
 	mustBeText(cmd, "user", "name")
 	return cmd
 }
 
-// addedFile is the output of add --json.
-type addedFile struct {
-	CID       string `json:"cid"`
-	Size      uint64 `json:"size"` // size of the file in bytes
-	RequestID string `json:"requestid"`
-	Status    string `json:"status"` // status of the pin
+// checkLayout returns a usageError if add does not support a hash function or a CID version, or both
+// together.
+func checkLayout(command, hash, version string) error {
+	switch {
+	case hash != "" && hash != "blake3" && hash != "sha2-256":
+		return usagef("%s: --hash is %q, want blake3 or sha2-256", command, hash)
+	case version != "" && version != "0" && version != "1":
+		return usagef("%s: --cid-version is %q, want 0 or 1", command, version)
+	case version == "0" && hash == "blake3":
+		return usagef("%s: --cid-version 0 has sha2-256 hashes only: leave out --hash blake3, or use --cid-version 1", command)
+	}
+	return nil
 }
 
-func (a *app) addFile(ctx context.Context, o operator, path, user, name string, asJSON bool) error {
+// addedFile is the output of add --json.
+type addedFile struct {
+	CID       string                `json:"cid"`
+	Size      uint64                `json:"size"` // size of the files in bytes
+	RequestID string                `json:"requestid"`
+	Status    string                `json:"status"`            // status of the pin
+	Entries   []client.ContentEntry `json:"entries,omitempty"` // of several paths
+}
+
+// add imports files and folders and pins the root.
+func (a *app) add(ctx context.Context, o operator, paths []string, plan addPlan) error {
+	folder := len(paths) > 1
+	if paths[0] != "-" && !folder {
+		info, err := os.Stat(paths[0])
+		if err != nil {
+			return err
+		}
+		folder = info.IsDir()
+		if whole, err := filepath.Abs(paths[0]); plan.name == "" && err == nil {
+			plan.name = filepath.Base(whole)
+		}
+	}
+	if !utf8.ValidString(plan.name) {
+		return fmt.Errorf("the name of %q is not UTF-8: give the pin one with --name", paths[0])
+	}
+	var added client.Content
+	var err error
+	if folder {
+		added, err = a.importFolder(ctx, o, paths, plan)
+	} else {
+		added, err = a.importFile(ctx, o, paths[0], plan)
+	}
+	if err != nil {
+		return err
+	}
+	pin, err := o.AddPin(ctx, plan.user, client.Pin{CID: added.CID, Name: plan.name})
+	if err != nil {
+		return fmt.Errorf("%s is imported but not pinned: %w", added.CID, err)
+	}
+	pin, err = a.waitPinned(ctx, o, plan.user, pin)
+	if err != nil && !errors.Is(err, errInterrupted) {
+		return err
+	}
+	if !plan.json {
+		for _, e := range added.Entries {
+			a.say(a.stdout, "%s  %s\n", e.CID, printable(e.Name))
+		}
+	}
+	return errors.Join(a.did(plan.json, addedFile{added.CID, added.Size, pin.RequestID, pin.Status, added.Entries}, "%s", added.CID), err)
+}
+
+// importFile imports a file, or standard input for the path -.
+func (a *app) importFile(ctx context.Context, o operator, path string, plan addPlan) (client.Content, error) {
 	in := interruptible(ctx, a.stdin)
 	size := int64(-1)
 	if path != "-" {
 		f, err := openInput(ctx, path)
 		if err != nil {
-			return err
+			return client.Content{}, err
 		}
 		defer func() { _ = f.Close() }() // only read from
 		info, err := f.Stat()
 		if err != nil {
-			return err
-		}
-		if info.IsDir() {
-			return fmt.Errorf("%s is a folder: add takes one file", path)
+			return client.Content{}, err
 		}
 		if info.Mode().IsRegular() {
 			size = info.Size()
@@ -85,20 +166,9 @@ func (a *app) addFile(ctx context.Context, o operator, path, user, name string, 
 		in = interruptible(ctx, f)
 	}
 	bar := a.newBar(size, "importing")
-	added, err := o.AddContent(ctx, io.TeeReader(in, bar))
+	added, err := o.Import(ctx, io.TeeReader(in, bar), client.Import{Hash: plan.hash, CIDVersion: plan.version})
 	_ = bar.Finish() // it is only for the eye
-	if err != nil {
-		return err
-	}
-	pin, err := o.AddPin(ctx, user, client.Pin{CID: added.CID, Name: name})
-	if err != nil {
-		return fmt.Errorf("%s is imported but not pinned: %w", added.CID, err)
-	}
-	pin, err = a.waitPinned(ctx, o, user, pin)
-	if err != nil && !errors.Is(err, errInterrupted) {
-		return err
-	}
-	return errors.Join(a.did(asJSON, addedFile{added.CID, added.Size, pin.RequestID, pin.Status}, "%s", added.CID), err)
+	return added, err
 }
 
 func (a *app) getCommand() *cobra.Command {
@@ -106,13 +176,17 @@ func (a *app) getCommand() *cobra.Command {
 	var plan readPlan
 	cmd := &cobra.Command{
 		Use:   "get CID | get s3://BUCKET/KEY [FILE]",
-		Short: "Read a file by its CID, or download an object",
-		Long: `With a CID: reads a file from this node or from another member, and verifies
-each block against its hash. CID can also have the form /ipfs/CID or
-ipfs://CID. With -o the file gets its name only when it is complete. This
-version reads no folders and no paths in folders. With --user the command reads
-as that account. An account can read public content, and content that its own
-pins and objects refer to.
+		Short: "Read a file or a folder by its CID, or download an object",
+		Long: `With a CID: reads a file or a folder from this node or from another member, and
+verifies each block against its hash. CID can also have the form /ipfs/CID or
+ipfs://CID, and a path in a folder may follow: CID/path. A file is written to
+standard output or to -o. A folder is written to -o, or to a folder in the
+current folder that has the name of the CID or the last name of the path. File
+and folder get their names only when they are complete. -o may name an existing
+file for a file, but nothing that exists for a folder. A symbolic link that leads
+out of the folder is left out with a note. Folders may have 256 levels and
+10,000,000 entries. With --user the command reads as that account. An account
+can read public content, and content that its own pins and objects refer to.
 
 With s3://BUCKET/KEY: downloads an object from a cluster to FILE, which is -
 for standard output, and by default has the name of the object. FILE gets its
@@ -124,7 +198,8 @@ message names the node that sent it. The hash is that of --blake3. Without it
 the cluster says the hash, which protects against damage and against a single
 bad node, but not against a whole cluster that lies.`,
 		Example: `  holdfast get bafkrei... -o holiday.jpg
-  holdfast get bafybei... | tar x
+  holdfast get bafybei... -o photos
+  holdfast get bafybei.../2026/holiday.jpg -o holiday.jpg
   holdfast get bafybei... --user ann@example.org -o notes.txt
   holdfast get s3://photos/2026/holiday.jpg
   holdfast get --verify s3://backup/work.tar - | tar x`,
@@ -152,13 +227,13 @@ bad node, but not against a whole cluster that lies.`,
 		if err != nil {
 			return err
 		}
-		text, err := plainCID(called(cmd), args[0])
+		root, below, err := splitCID(called(cmd), args[0])
 		if err != nil {
 			return err
 		}
-		return a.getFile(cmd.Context(), o, user, text, output)
+		return a.getContent(cmd.Context(), o, user, join(root, below), output)
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write (default standard output for a CID)")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` or folder to write (default standard output for a file by its CID)")
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (default the operator, who can read everything)")
 	cmd.Flags().BoolVar(&plan.verify, "verify", false, "check the bytes of an object against its BLAKE3 hash as they arrive")
 	cmd.Flags().StringVar(&plan.blake3, "blake3", "", "BLAKE3 `hash` that the object must have, in hexadecimal; implies --verify")
@@ -171,6 +246,16 @@ bad node, but not against a whole cluster that lies.`,
 // the CID, or an IPNS name, is a usageError; command is the name of the command in its text. If
 // text contains no valid CID, plainCID returns text unchanged, and the node rejects it.
 func plainCID(command, text string) (string, error) {
+	root, path, err := splitCID(command, text)
+	if err == nil && path != "" {
+		err = usagef("%s: %q names %q in a folder: give the CID of the file", command, text, path)
+	}
+	return root, err
+}
+
+// splitCID does the same as plainCID for a text that may have a path after the CID. It returns the path
+// without slashes at its ends. In a URL the path has percent signs.
+func splitCID(command, text string) (root, path string, err error) {
 	rest := text
 	for _, prefix := range []string{"ipfs://", "/ipfs/", "ipfs/"} {
 		if after, ok := strings.CutPrefix(text, prefix); ok {
@@ -180,42 +265,71 @@ func plainCID(command, text string) (string, error) {
 	}
 	for _, prefix := range []string{"ipns://", "/ipns/"} {
 		if strings.HasPrefix(text, prefix) {
-			return "", usagef("%s: %q is an IPNS name, and this version resolves none: give the CID", command, text)
+			return "", "", usagef("%s: %q is an IPNS name, and this version resolves none: give the CID", command, text)
 		}
 	}
-	root, path, _ := strings.Cut(rest, "/")
-	path = strings.Trim(path, "/")
+	root, path, _ = strings.Cut(rest, "/")
 	if _, err := cid.Decode(root); err != nil {
-		return text, nil
+		return text, "", nil
 	}
-	if path != "" {
-		return "", usagef("%s: %q names %q in a folder: this version reads no paths, so give the CID of the file", command, text, path)
+	if strings.HasPrefix(text, "ipfs://") {
+		if path, err = url.PathUnescape(path); err != nil {
+			return "", "", usagef("%s: %q is not a valid URL: %v", command, text, err)
+		}
 	}
-	return root, nil
+	return root, strings.Trim(path, "/"), nil
 }
 
-func (a *app) getFile(ctx context.Context, o operator, user, cid, output string) error {
-	content, size, err := o.OpenContent(ctx, user, cid)
+// join returns a CID with a path, which may be empty.
+func join(root, path string) string {
+	if path == "" {
+		return root
+	}
+	return root + "/" + path
+}
+
+// getContent writes the file or folder with a CID, which may have a path after a slash.
+func (a *app) getContent(ctx context.Context, o operator, user, text, output string) error {
+	content, err := o.OpenFileOrFolder(ctx, user, text)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = content.Close() }() // read to its end or given up
-	if output == "" || output == "-" {
-		if _, err := io.CopyBuffer(a.stdout, content, make([]byte, copyBuffer)); err != nil {
-			return fmt.Errorf("get %s: %w", cid, err)
-		}
-		return nil
+	defer func() { _ = content.Body.Close() }() // read to its end or given up
+	if content.Folder {
+		err = a.getFolder(content.Body, cmp.Or(output, path.Base(text)))
+	} else {
+		err = a.getFile(content, output)
 	}
-	bar := a.newBar(size, "reading")
-	err = writeWhole(output, 0o644, func(w io.Writer) error {
-		_, err := io.CopyBuffer(io.MultiWriter(w, bar), content, make([]byte, copyBuffer))
+	if err != nil {
+		return fmt.Errorf("get %s: %w", text, err)
+	}
+	return nil
+}
+
+func (a *app) getFolder(content io.Reader, output string) error {
+	if output == "-" {
+		return errors.New("the content is a folder, which cannot be written to standard output: -o names a place for it")
+	}
+	bar := a.newBar(-1, "reading")
+	err := writeFolder(filepath.Clean(output), io.TeeReader(content, bar), func(link, target string) {
+		a.say(a.stderr, "holdfast: get: the link %q is left out: it leads out of the folder, to %q\n", link, target)
+	})
+	_ = bar.Finish() // it is only for the eye
+	return err
+}
+
+func (a *app) getFile(content client.Opened, output string) error {
+	if output == "" || output == "-" {
+		_, err := io.CopyBuffer(a.stdout, content.Body, make([]byte, copyBuffer))
+		return err
+	}
+	bar := a.newBar(content.Size, "reading")
+	err := writeWhole(output, 0o644, func(w io.Writer) error {
+		_, err := io.CopyBuffer(io.MultiWriter(w, bar), content.Body, make([]byte, copyBuffer))
 		return err
 	})
 	_ = bar.Finish() // it is only for the eye
-	if err != nil {
-		return fmt.Errorf("get %s: %w", cid, err)
-	}
-	return nil
+	return err
 }
 
 // writeWhole writes the content that fill produces to the file path. fill writes to a temporary

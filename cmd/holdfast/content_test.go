@@ -118,29 +118,37 @@ func TestAddPrintsTheCIDAlone(t *testing.T) {
 	}
 }
 
-// Commands take a CID in a path or URL of ipfs, and refuse a path below it and IPNS as wrong usage with the reason.
+// Commands take a CID in a path or URL of ipfs. Only get takes a path below it; other commands refuse one as wrong
+// usage with the reason, and all of them IPNS.
 func TestACIDIsTakenAsPeopleCopyIt(t *testing.T) {
 	const root = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
-	for text, want := range map[string]string{
-		root: root, root + "/": root, "/ipfs/" + root: root, "ipfs://" + root: root, "ipfs://" + root + "/": root, "ipfs/" + root: root,
-		"notacid": "notacid", "/ipfs/notacid": "/ipfs/notacid", "notacid/path": "notacid/path", "": "",
+	for text, want := range map[string][2]string{
+		root: {root}, root + "/": {root}, "/ipfs/" + root: {root}, "ipfs://" + root: {root}, "ipfs://" + root + "/": {root}, "ipfs/" + root: {root},
+		"notacid": {"notacid"}, "/ipfs/notacid": {"/ipfs/notacid"}, "notacid/path": {"notacid/path"}, "": {},
+		root + "/path": {root, "path"}, "/ipfs/" + root + "/a/b.txt/": {root, "a/b.txt"}, "ipfs://" + root + "/a%20b": {root, "a b"}, root + "/a%20b": {root, "a%20b"},
 	} {
-		if got, err := plainCID("get", text); err != nil || got != want {
-			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		if got, path, err := splitCID("get", text); err != nil || got != want[0] || path != want[1] {
+			t.Errorf("%q is %q, %q, %v; want %q", text, got, path, err, want)
 		}
 	}
 	for text, says := range map[string]string{
-		root + "/path": "reads no paths", "/ipfs/" + root + "/a/b.txt": `"a/b.txt"`, "ipfs://" + root + "/index.html": "give the CID of the file",
-		"/ipns/example.org": "IPNS", "ipns://example.org/x": "IPNS",
+		root + "/path": "give the CID of the file", "/ipfs/" + root + "/a/b.txt": `"a/b.txt"`, "ipfs://" + root + "/index.html": "give the CID of the file",
+		"/ipns/example.org": "IPNS", "ipns://example.org/x": "IPNS", "ipfs://" + root + "/%": "not a valid URL",
 	} {
 		for _, command := range []string{"get", "pin add"} {
+			if command == "get" && !strings.Contains(says, "IPNS") && !strings.Contains(says, "URL") {
+				continue
+			}
 			got := call(t, &fakeNode{}, "", append(strings.Fields(command), text)...)
 			if got.code != exitUsage || !strings.HasPrefix(got.errOut, "holdfast: "+command+": ") || !strings.Contains(got.errOut, says) {
 				t.Errorf("%s %s: %+v", command, text, got)
 			}
 		}
 	}
-	node := &fakeNode{files: map[string]fakeFile{root: {data: "the bytes"}}}
+	node := &fakeNode{files: map[string]fakeFile{root: {data: "the bytes"}, root + "/a b": {data: "in a folder"}}}
+	if got := call(t, node, "", "get", "ipfs://"+root+"/a%20b"); got != (outcome{exitOK, "in a folder", ""}) {
+		t.Errorf("%+v", got)
+	}
 	if got := call(t, node, "", "get", "ipfs://"+root); got != (outcome{exitOK, "the bytes", ""}) {
 		t.Errorf("%+v", got)
 	}

@@ -27,7 +27,8 @@ type fakeNode struct {
 	keys    []client.NewKey // asked for
 	shares  []client.ShareRow
 
-	readers []string // of files: the users
+	readers []string        // of files: the users
+	imports []client.Import // of files and folders
 
 	changes []string // that were asked for
 	counts  int      // of what a removal takes away
@@ -40,8 +41,9 @@ type fakeNode struct {
 
 // fakeFile breaks off with err after data.
 type fakeFile struct {
-	data string
-	err  error
+	data   string
+	err    error
+	folder bool // data is a tar stream
 }
 
 var errNotFound = errors.New("not found")
@@ -241,6 +243,22 @@ func (f *fakeNode) AddContent(_ context.Context, r io.Reader) (client.Content, e
 	}
 	f.files["bafyadded"] = fakeFile{data: string(data)}
 	return client.Content{CID: "bafyadded", Size: uint64(len(data))}, nil
+}
+
+// Import remembers the bytes and how they were to be imported.
+func (f *fakeNode) Import(ctx context.Context, r io.Reader, how client.Import) (client.Content, error) {
+	f.imports = append(f.imports, how)
+	added, err := f.AddContent(ctx, r)
+	if how.Entries {
+		added.Entries = []client.ContentEntry{{Name: "a", CID: "bafya"}, {Name: "b", CID: "bafyb"}}
+	}
+	return added, err
+}
+
+// OpenFileOrFolder returns a folder if the file is one.
+func (f *fakeNode) OpenFileOrFolder(ctx context.Context, user, cid string) (client.Opened, error) {
+	body, size, err := f.OpenContent(ctx, user, cid)
+	return client.Opened{Body: body, Size: size, Folder: f.files[cid].folder}, err
 }
 
 func (f *fakeNode) OpenContent(_ context.Context, user, cid string) (io.ReadCloser, int64, error) {

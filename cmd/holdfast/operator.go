@@ -69,9 +69,14 @@ type operator interface {
 	// AddContent imports a file. The node deletes the blocks after some time unless a pin keeps
 	// them.
 	AddContent(ctx context.Context, r io.Reader) (client.Content, error)
+	// Import does the same as AddContent for a file or a folder.
+	Import(ctx context.Context, r io.Reader, how client.Import) (client.Content, error)
 	// OpenContent returns a file and its size in bytes. If user is not empty, the call fails
 	// unless that user may read the file. If the transfer ends early, body returns an error.
 	OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error)
+	// OpenFileOrFolder does the same as OpenContent for a file or a folder. cid may have a path
+	// after a slash.
+	OpenFileOrFolder(ctx context.Context, user, cid string) (client.Opened, error)
 }
 
 func connect(dir string) operator { return client.New(dir) }

@@ -14,11 +14,7 @@ import (
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
-// Layout of imported content.
 const (
-	ChunkSize    = 1 << 20 // maximum size of a leaf, in bytes
-	LinksPerNode = 1024
-
 	// importBatch is the number of bytes that put gets at a time.
 	importBatch = 8 << 20
 	// importBatchBlocks bounds the blocks of a batch, for content of tiny blocks.
@@ -48,35 +44,70 @@ type Flusher interface {
 // batch has this many bytes, or when a Flusher asks for it. When the blocks of a batch are
 // no longer used, the caller may call free, which returns their memory to b.
 func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(blks []blocks.Block, free func()) error) (root cid.Cid, size uint64, err error) {
-	counted := &countingReader{ctx: ctx, r: r}
-	chunks := &splitter{r: counted, buffers: b, lent: map[*byte]*[]byte{}}
-	sink := &sink{put: put, full: batch, chunks: chunks}
+	i := b.importer(ctx, Usual, batch, put)
 	if f, ok := r.(Flusher); ok {
-		f.FlushWith(sink.flushAll)
+		f.FlushWith(i.sink.flushAll)
 	}
-	params := helpers.DagBuilderParams{
-		Maxlinks:   LinksPerNode,
-		RawLeaves:  true,
-		CidBuilder: builder,
-		Dagserv:    sink,
-	}
-	layout, err := params.New(chunks)
-	if err != nil {
-		return cid.Undef, 0, fmt.Errorf("dag: import: %w", err)
-	}
-	node, err := balanced.Layout(layout)
+	node, size, err := i.file(r)
 	if err == nil {
-		err = sink.flush()
+		err = i.sink.flush()
 	}
 	if err != nil {
-		return cid.Undef, counted.n, fmt.Errorf("dag: import: %w", err)
+		return cid.Undef, size, fmt.Errorf("dag: import: %w", err)
 	}
-	return node.Cid(), counted.n, nil
+	return node.Cid(), size, nil
+}
+
+// ImportAs does the same as Import with the blocks and CIDs of a layout.
+func ImportAs(ctx context.Context, as Layout, r io.Reader, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
+	i := new(Buffers).importer(ctx, as, importBatch, func(blks []blocks.Block, _ func()) error { return put(blks) })
+	node, size, err := i.file(r)
+	if err == nil {
+		err = i.sink.flush()
+	}
+	if err != nil {
+		return cid.Undef, size, fmt.Errorf("dag: import: %w", err)
+	}
+	return node.Cid(), size, nil
+}
+
+// importer makes files of one import, one after the other. They share batches.
+type importer struct {
+	ctx    context.Context // of one import
+	layout Layout
+	chunks *splitter
+	sink   *sink
+}
+
+func (b *Buffers) importer(ctx context.Context, as Layout, batch int, put func(blks []blocks.Block, free func()) error) *importer {
+	chunks := &splitter{size: as.chunk, lend: as.rawLeaves, buffers: b, lent: map[*byte]*[]byte{}}
+	return &importer{ctx: ctx, layout: as, chunks: chunks, sink: &sink{put: put, full: batch, chunks: chunks, builder: as.builder}}
+}
+
+// file makes a file of the content of r, and returns its root and its size in bytes. It also
+// returns the size if it fails.
+func (i *importer) file(r io.Reader) (root ipld.Node, size uint64, err error) {
+	counted := &countingReader{ctx: i.ctx, r: r}
+	i.chunks.begin(counted)
+	params := helpers.DagBuilderParams{
+		Maxlinks:   i.layout.links,
+		RawLeaves:  i.layout.rawLeaves,
+		CidBuilder: i.layout.builder,
+		Dagserv:    i.sink,
+	}
+	layout, err := params.New(i.chunks)
+	if err != nil {
+		return nil, 0, err
+	}
+	root, err = balanced.Layout(layout)
+	return root, counted.n, err
 }
 
 // splitter cuts the bytes of a reader into chunks. It takes memory for a chunk only after the first
 // bytes of the chunk have arrived, so a slow reader does not occupy memory while it waits.
 type splitter struct {
+	size    int  // of a chunk, in bytes
+	lend    bool // whether the memory of a chunk is that of a block, so that it comes back with its batch
 	r       io.Reader
 	head    [headBytes]byte
 	err     error // returned instead of the next chunk
@@ -84,6 +115,9 @@ type splitter struct {
 	lent    map[*byte]*[]byte // chunks that are in no batch yet, by their first byte
 	last    []byte            // the newest chunk
 }
+
+// begin makes the splitter cut the bytes of another reader.
+func (s *splitter) begin(r io.Reader) { s.r, s.err, s.last = r, nil, nil }
 
 // Reader implements chunk.Splitter.
 func (s *splitter) Reader() io.Reader { return s.r }
@@ -94,14 +128,17 @@ func (s *splitter) NextBytes() ([]byte, error) {
 	if n == 0 {
 		return nil, s.err
 	}
-	buf := s.buffers.Get(ChunkSize)
-	data := (*buf)[:ChunkSize]
+	buf := s.buffers.Get(s.size)
+	data := (*buf)[:s.size]
 	copy(data, s.head[:n])
-	if n += s.fill(data[n:], ChunkSize-n); n == ChunkSize {
+	if n += s.fill(data[n:], s.size-n); n == s.size && s.lend {
 		s.lent[&data[0]], s.last = buf, data
 		return data, nil
 	}
 	defer s.buffers.Put(buf)
+	if n == s.size {
+		return append([]byte(nil), data...), nil
+	}
 	if s.err != io.EOF { //nolint:errorlint // see fill
 		return nil, s.err
 	}
@@ -131,7 +168,7 @@ func (s *splitter) added(b blocks.Block) {
 func (s *splitter) memory(blks []blocks.Block) (bufs []*[]byte) {
 	for _, b := range blks {
 		data := b.RawData()
-		if len(data) != ChunkSize {
+		if len(data) != s.size {
 			continue
 		}
 		if buf, ok := s.lent[&data[0]]; ok {
@@ -161,12 +198,13 @@ func (c *countingReader) Read(b []byte) (int, error) {
 
 // sink is the DAG service to which the importer writes.
 type sink struct {
-	put    func(blks []blocks.Block, free func()) error
-	full   int // bytes at which a batch is complete
-	batch  []blocks.Block
-	bytes  int
-	chunks *splitter
-	ahead  *byte // first byte of a chunk that was passed to put before the importer added it
+	put     func(blks []blocks.Block, free func()) error
+	full    int // bytes at which a batch is complete
+	batch   []blocks.Block
+	bytes   int
+	chunks  *splitter
+	builder cid.Builder
+	ahead   *byte // first byte of a chunk that was passed to put before the importer added it
 }
 
 var errWriteOnly = errors.New("the importer only adds nodes")
@@ -199,7 +237,7 @@ func (s *sink) AddMany(ctx context.Context, nodes []ipld.Node) error {
 // chunk, because the importer adds a chunk to the DAG only after it has the next chunk.
 func (s *sink) flushAll() error {
 	if data := s.chunks.last; data != nil {
-		n, err := merkledag.NewRawNodeWPrefix(data, builder)
+		n, err := merkledag.NewRawNodeWPrefix(data, s.builder)
 		if err != nil {
 			return err
 		}

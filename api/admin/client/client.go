@@ -435,30 +435,6 @@ func (c *Client) RevokeLink(ctx context.Context, id string) error {
 	return c.call(ctx, http.MethodDelete, "/links/"+url.PathEscape(id), nil, nil, nil)
 }
 
-// AddContent imports the content of r as a file. The node deletes the blocks after some time
-// unless a pin of the CID keeps them.
-func (c *Client) AddContent(ctx context.Context, r io.Reader) (added Content, err error) {
-	resp, err := c.send(ctx, http.MethodPost, "/content", nil, io.NopCloser(r))
-	if err != nil {
-		return added, err
-	}
-	return added, answered(resp, &added)
-}
-
-// OpenContent returns the bytes and the size of the file with a CID, with the rights of user. An
-// empty user means the operator, who may read everything. If the connection breaks before the
-// end, body returns io.ErrUnexpectedEOF and not io.EOF. The caller closes body.
-func (c *Client) OpenContent(ctx context.Context, user, cid string) (body io.ReadCloser, size int64, err error) {
-	resp, err := c.send(ctx, http.MethodGet, "/content/"+url.PathEscape(cid), as(user), nil)
-	if err != nil {
-		return nil, 0, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, 0, answered(resp, nil)
-	}
-	return resp.Body, resp.ContentLength, nil
-}
-
 // Scrub verifies every stored block of the node and repairs damaged ones from other members. It
 // takes as long as reading the disk, and has no time limit except ctx.
 func (c *Client) Scrub(ctx context.Context) (s Scrubbed, err error) {
