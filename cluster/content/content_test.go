@@ -212,6 +212,48 @@ func TestOpenTellsTheStoreWhoHoldsContent(t *testing.T) {
 	}
 }
 
+// A path after the CID reaches the store as names, for files and for folders.
+func TestAPathReachesTheStore(t *testing.T) {
+	w := newWorld(t)
+	for path, want := range map[string][]string{
+		"": nil, "/": nil, "/a": {"a"}, "/a/ü b/c%20d": {"a", "ü b", "c%20d"}, "//a//b/": {"a", "b"}, "/../.": {"..", "."},
+	} {
+		if _, _, err := w.Open(t.Context(), text+path); err != nil || !slices.Equal(w.store.path, want) {
+			t.Errorf("%q: %q, %v", path, w.store.path, err)
+		}
+		w.store.path = nil
+		if _, err := w.OpenFolder(t.Context(), text+path); err != nil || !slices.Equal(w.store.path, want) {
+			t.Errorf("folder %q: %q, %v", path, w.store.path, err)
+		}
+	}
+	if _, err := w.OpenFolder(t.Context(), "/"+text); !errors.Is(err, state.ErrInvalid) {
+		t.Errorf("no CID: %v", err)
+	}
+}
+
+// An imported folder is protected like a file: until it is pinned, and not after the import has failed.
+func TestAnImportedFolderIsProtected(t *testing.T) {
+	w := newWorld(t)
+	if done, err := w.AddFolder(t.Context(), strings.NewReader("four"), Layout{}); err != nil || done.Root.String() != text || done.Size != 4 {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if w.Sweep(t.Context()); len(w.store.references) != 1 {
+		t.Errorf("references %v", w.store.references)
+	}
+	w.pin(t, "a", "b", "c")
+	if w.Sweep(t.Context()); len(w.store.references) != 0 {
+		t.Errorf("references after the pin: %v", w.store.references)
+	}
+	w.store.fail = io.ErrUnexpectedEOF
+	if _, err := w.AddFolder(t.Context(), strings.NewReader("x"), Layout{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+	w.store.fail = nil
+	if w.Sweep(t.Context()); len(w.store.references) != 0 {
+		t.Errorf("references after a failure: %v", w.store.references)
+	}
+}
+
 // An account opens content that is public, pinned or in its own objects, and gets the answer for absent content for
 // any other. The operator opens everything.
 func TestAnAccountReadsWhatItMay(t *testing.T) {
@@ -243,8 +285,19 @@ func TestAnAccountReadsWhatItMay(t *testing.T) {
 				if may := slices.Contains(tc.may, a); may != (err == nil) || !may && err.Error() != NotHeld(cid.MustParse(text)).Error() {
 					t.Errorf("%s: %v", a, err)
 				}
+				_, _, inFolder := w.OpenFor(t.Context(), a, text+"/a")
+				_, folder := w.OpenFolderFor(t.Context(), a, text)
+				_, below := w.OpenFolderFor(t.Context(), a, text+"/a/b")
+				for _, other := range []error{inFolder, folder, below} {
+					if (other == nil) != (err == nil) || other != nil && other.Error() != err.Error() {
+						t.Errorf("%s: %v, and %v for a folder or a path", a, err, other)
+					}
+				}
 			}
 			if _, _, err := w.Open(t.Context(), text); err != nil {
+				t.Errorf("the operator: %v", err)
+			}
+			if _, err := w.OpenFolder(t.Context(), text); err != nil {
 				t.Errorf("the operator: %v", err)
 			}
 		})

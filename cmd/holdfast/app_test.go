@@ -69,7 +69,7 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"peers rm", "NODE"},
 		{"peers drain", "NODE"},
 		{"peers drain beta --wait --cancel", "not both"},
-		{"add", "FILE"},
+		{"add", "PATH"},
 		{"put x", "s3://BUCKET/KEY"},
 		{"put x y", "s3://"},
 		{"put - s3://b/", "names no key"},
@@ -389,7 +389,7 @@ func TestFailureIsCodeOneAndOneLine(t *testing.T) {
 		"pin get unknown",
 		"get unknown",
 		"add /no/such/file",
-		"add " + t.TempDir(),
+		"add /dev/null " + os.DevNull + "/x",
 		"user add a@b --password-stdin",
 	} {
 		got := call(t, node, "", strings.Fields(args)...)

@@ -179,14 +179,15 @@ func (a *app) getCommand() *cobra.Command {
 		Short: "Read a file or a folder by its CID, or download an object",
 		Long: `With a CID: reads a file or a folder from this node or from another member, and
 verifies each block against its hash. CID can also have the form /ipfs/CID or
-ipfs://CID, and a path in a folder may follow: CID/path. A file is written to
-standard output or to -o. A folder is written to -o, or to a folder in the
-current folder that has the name of the CID or the last name of the path. File
-and folder get their names only when they are complete. -o may name an existing
-file for a file, but nothing that exists for a folder. A symbolic link that leads
-out of the folder is left out with a note. Folders may have 256 levels and
-10,000,000 entries. With --user the command reads as that account. An account
-can read public content, and content that its own pins and objects refer to.
+ipfs://CID, and a path in a folder may follow: CID/path. With --user the command
+reads as that account. An account can read public content, and content that its
+own pins and objects refer to.
+
+A file is written to standard output or to -o, a folder to -o or to a new folder
+in the current one, named after the CID or the last name of the path. Both get
+their names only when they are complete. -o may replace a file by a file, but no
+folder replaces anything. A symbolic link that leads out of the folder is left
+out with a note. A folder may have 256 levels and 10,000,000 entries.
 
 With s3://BUCKET/KEY: downloads an object from a cluster to FILE, which is -
 for standard output, and by default has the name of the object. FILE gets its

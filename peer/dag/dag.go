@@ -1,9 +1,10 @@
 // Package dag works on whole DAGs: it fetches a DAG into the local store, verifies a DAG, imports a
-// reader as a UnixFS file, and opens a UnixFS file for reading of ranges. Code that follows links
-// does not recurse, and limits the number of blocks, the depth, the links and the bytes, because
-// the data comes from unknown peers.
+// reader as a UnixFS file and a tar stream as a UnixFS folder, opens a UnixFS file for reading of
+// ranges, and writes a UnixFS folder as a tar stream. Code that follows links does not recurse, and
+// limits the number of blocks, the depth, the links and the bytes, because the data comes from
+// unknown peers.
 //
-// Imports: boxo, go-ipld-prime, go-codec-dagpb, std.
+// Imports: boxo, go-ipld-prime, go-codec-dagpb, murmur3, std.
 // Never:   imports of libp2p, storage, consensus, config, cluster or api.
 package dag
 

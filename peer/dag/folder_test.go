@@ -409,3 +409,53 @@ func TestHostileFoldersAreRefused(t *testing.T) {
 		t.Errorf("a file as a folder: %v", err)
 	}
 }
+
+// Reading a folder of any bytes ends, with a complete tar stream or an error, and the entries have valid names.
+func FuzzFolder(f *testing.F) {
+	s := lent{peertest.NewStore()}
+	leaf, err := Leaf([]byte("content"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	folder, shard := unixfs.EmptyDirNode(), new(merkledag.ProtoNode)
+	data, err := unixfs.HAMTShardData([]byte{1}, shardFanout, hashTypeUsual)
+	if err != nil {
+		f.Fatal(err)
+	}
+	shard.SetData(data)
+	err = errors.Join(folder.AddRawLink("x", &ipld.Link{Cid: leaf.Cid()}), shard.AddRawLink("00x", &ipld.Link{Cid: leaf.Cid()}), s.PutMany(f.Context(), []blocks.Block{leaf}))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(folder.RawData())
+	f.Add(shard.RawData())
+	f.Add(unixfs.EmptyDirNode().RawData())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := builder.Sum(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root, err := blocks.NewBlockWithCid(data, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := lent{peertest.NewStore()}
+		if err := s.PutMany(t.Context(), []blocks.Block{leaf, root}); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = Resolve(t.Context(), s, c, []string{"x", "y"})
+		folder, err := new(Buffers).OpenFolder(t.Context(), s, c)
+		if err != nil {
+			return
+		}
+		out := new(bytes.Buffer)
+		if err := folder.WriteTar(t.Context(), out); err != nil {
+			return
+		}
+		for _, i := range itemsOf(t, out) {
+			if parts, err := partsOf(i.path); err != nil || len(parts) != 1 {
+				t.Errorf("an entry %q", i.path)
+			}
+		}
+	})
+}

@@ -138,7 +138,7 @@ func (t *folderImport) entry(h *tar.Header, content io.Reader) error {
 		return fmt.Errorf("%w: more than %d entries in a folder, or %d at all depths", ErrTooLarge, maxHeld, MaxEntries)
 	}
 	t.held++
-	name := path[len(path)-1]
+	name := strings.Clone(path[len(path)-1]) // not the whole path
 	var node ipld.Node
 	switch h.Typeflag {
 	case tar.TypeDir:

@@ -65,7 +65,7 @@ var commands = map[string][]string{
 	"pin get":      {"--user", "--data"},
 	"pin rm":       {"--user", "--data"},
 	"pin import":   {"--from", "--format", "--token-file", "--status", "--origin", "--parallel", "--user", "--json", "--data"},
-	"add":          {"--user", "--data"},
+	"add":          {"--user", "--name", "--hash", "--cid-version", "--hidden", "--json", "--data"},
 	"get":          {"-o", "--user", "--data", "--endpoint", "--token", "--verify", "--blake3"},
 	"put":          {"--encrypt", "--identity", "--endpoint", "--token", "--json"},
 	"ls":           {"--endpoint", "--token", "--recursive", "--json"},

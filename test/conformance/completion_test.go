@@ -24,6 +24,7 @@ var completions = map[string][]string{
 	"audit ls --action app": {"app", "app.create", "app.remove"},
 	"completion ":           {"bash", "fish", "zsh"},
 	"add som":               {"some file"},
+	"add --hash sh":         {"sha2-256"},
 	"put som":               {"some file"},
 	"syn":                   {"sync"},
 	"sync --chec":           {"--checksum"},
