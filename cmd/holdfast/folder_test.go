@@ -309,15 +309,16 @@ func TestGetLeavesWholeFoldersOnly(t *testing.T) {
 // Without -o a folder gets the name of its CID or the last name of its path, in the current folder.
 func TestGetNamesAFolderAfterItsCID(t *testing.T) {
 	const root = "bafkreigh2akiscaildcqabsyg3dfr6chu3fgpregiymsck7e7aqa4s52zy"
+	long := strings.Repeat("ü", 127)
 	stream := headers(t, &tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 1})
-	node := &fakeNode{files: map[string]fakeFile{root: {data: stream, folder: true}, root + "/a/b": {data: stream, folder: true}}}
+	node := &fakeNode{files: map[string]fakeFile{root: {data: stream, folder: true}, root + "/a/b": {data: stream, folder: true}, root + "/" + long: {data: stream, folder: true}}}
 	t.Chdir(t.TempDir())
-	for _, text := range []string{root, "/ipfs/" + root + "/a/b/"} {
+	for _, text := range []string{root, "/ipfs/" + root + "/a/b/", root + "/" + long} {
 		if got := call(t, node, "", "get", text); got != (outcome{code: exitOK}) {
 			t.Errorf("%+v", got)
 		}
 	}
-	if found := treeIn(t, "."); !maps.Equal(found, tree{root + "/x": "x", "b/x": "x"}) {
+	if found := treeIn(t, "."); !maps.Equal(found, tree{root + "/x": "x", "b/x": "x", long + "/x": "x"}) {
 		t.Errorf("get wrote %v", found)
 	}
 }

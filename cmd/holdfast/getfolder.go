@@ -18,6 +18,10 @@ const (
 	newFileInMode = 0o644
 )
 
+// maxPartialName is the number of bytes of the name of a folder that its temporary name has. A name may
+// have 255 bytes.
+const maxPartialName = 200
+
 // writeFolder writes the folder in a tar stream to a new folder at a path, which must not exist. The
 // folder gets its name when it is complete. Until then it has a temporary name in the same folder, and
 // it is removed if writeFolder fails. A crash leaves a folder named .NAME.partial-* behind. Nothing is
@@ -27,7 +31,9 @@ func writeFolder(to string, stream io.Reader, note func(link, target string)) (e
 	if err := mustBeFree(to); err != nil {
 		return err
 	}
-	partial, err := os.MkdirTemp(filepath.Dir(to), "."+filepath.Base(to)+".partial-*")
+	name := filepath.Base(to)
+	name = strings.ToValidUTF8(name[:min(len(name), maxPartialName)], "")
+	partial, err := os.MkdirTemp(filepath.Dir(to), "."+name+".partial-*")
 	if err != nil {
 		return err
 	}

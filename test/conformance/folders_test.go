@@ -194,7 +194,8 @@ func (b *begun) hasRead(t *testing.T, bytes int64) {
 // the middle, and that a get that is interrupted leaves nothing.
 func TestFoldersThatAreInterrupted(t *testing.T) {
 	t.Parallel() // a node of its own
-	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]
+	c := harness.Start(t, harness.Options{Nodes: 1})
+	n := c.Nodes[0]
 	folder := func(size int64) string {
 		dir := writeFiles(t, "large", map[string]string{"first": "first", "large": ""})
 		if err := os.Truncate(filepath.Join(dir, "large"), size); err != nil { // takes no space
@@ -223,6 +224,7 @@ func TestFoldersThatAreInterrupted(t *testing.T) {
 	n.Kill()
 	code := ended(t, add.Cmd)
 	n.Restart()
+	c.Settle()
 	if code != 1 || !oneLine(add.errs.String()) {
 		t.Errorf("after the end of the node: exit code %d, %q", code, &add.errs)
 	}
