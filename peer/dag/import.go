@@ -48,27 +48,13 @@ func (b *Buffers) Import(ctx context.Context, r io.Reader, batch int, put func(b
 	if f, ok := r.(Flusher); ok {
 		f.FlushWith(i.sink.flushAll)
 	}
-	node, size, err := i.file(r)
-	if err == nil {
-		err = i.sink.flush()
-	}
-	if err != nil {
-		return cid.Undef, size, fmt.Errorf("dag: import: %w", err)
-	}
-	return node.Cid(), size, nil
+	return i.single(r)
 }
 
 // ImportAs does the same as Import with the blocks and CIDs of a layout.
 func ImportAs(ctx context.Context, as Layout, r io.Reader, put func([]blocks.Block) error) (root cid.Cid, size uint64, err error) {
 	i := new(Buffers).importer(ctx, as, importBatch, func(blks []blocks.Block, _ func()) error { return put(blks) })
-	node, size, err := i.file(r)
-	if err == nil {
-		err = i.sink.flush()
-	}
-	if err != nil {
-		return cid.Undef, size, fmt.Errorf("dag: import: %w", err)
-	}
-	return node.Cid(), size, nil
+	return i.single(r)
 }
 
 // importer makes files of one import, one after the other. They share batches.
@@ -82,6 +68,18 @@ type importer struct {
 func (b *Buffers) importer(ctx context.Context, as Layout, batch int, put func(blks []blocks.Block, free func()) error) *importer {
 	chunks := &splitter{size: as.chunk, lend: as.rawLeaves, buffers: b, lent: map[*byte]*[]byte{}}
 	return &importer{ctx: ctx, layout: as, chunks: chunks, sink: &sink{put: put, full: batch, chunks: chunks, builder: as.builder}}
+}
+
+// single makes the only file of an import.
+func (i *importer) single(r io.Reader) (root cid.Cid, size uint64, err error) {
+	node, size, err := i.file(r)
+	if err == nil {
+		err = i.sink.flush()
+	}
+	if err != nil {
+		return cid.Undef, size, fmt.Errorf("dag: import: %w", err)
+	}
+	return node.Cid(), size, nil
 }
 
 // file makes a file of the content of r, and returns its root and its size in bytes. It also
