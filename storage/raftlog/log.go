@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -34,6 +35,9 @@ const (
 	// usual length. To enlarge the map, bbolt would have to wait for all readers and let new
 	// readers wait.
 	mapBytes = 64 << 20
+	// mostMapped is how many bytes of entries are stored until the pages of the file leave the
+	// memory of the process.
+	mostMapped = 16 << 20
 	// maxVerifyBytes is how much of the newest entries Open verifies. Earlier entries are
 	// verified when they are read: by Raft at its start, if they follow its newest
 	// snapshot, or for a follower that lacks them.
@@ -72,6 +76,7 @@ type Log struct {
 	// mapping is locked while no transaction may change where the file is mapped. Writing
 	// transactions hold a read lock.
 	mapping sync.RWMutex
+	stored  atomic.Int64 // bytes of entries that were stored since the pages left the memory
 
 	// mu guards broken and is not held during input or output.
 	mu     sync.Mutex
@@ -264,7 +269,13 @@ func (l *Log) StoreLogs(entries []*raft.Log) error {
 		logs[i] = raft.Log{Index: e.Index, Data: frames[start:len(frames):len(frames)]}
 		wrapped[i] = &logs[i]
 	}
-	return l.write("store entries", func() error { return l.bolt.StoreLogs(wrapped) })
+	if err := l.write("store entries", func() error { return l.bolt.StoreLogs(wrapped) }); err != nil {
+		return err
+	}
+	if l.stored.Add(int64(size)) > mostMapped {
+		l.dropMapped()
+	}
+	return nil
 }
 
 // DeleteRange removes the entries from min to max, including both.
@@ -272,12 +283,18 @@ func (l *Log) DeleteRange(minIndex, maxIndex uint64) error {
 	if err := l.write("delete entries", func() error { return l.bolt.DeleteRange(minIndex, maxIndex) }); err != nil {
 		return err
 	}
-	// Most mapped pages had the removed entries. bbolt reads few of them again, and the file never
-	// becomes smaller, so they would stay in the memory of the process.
+	l.dropMapped()
+	return nil
+}
+
+// dropMapped removes the mapped pages of the file from the memory of the process. bbolt reads few of
+// them again, and the file never becomes smaller. Without it, a leader that keeps a long log for a
+// new member, or had one, would have all of it in memory.
+func (l *Log) dropMapped() {
 	l.mapping.Lock()
 	defer l.mapping.Unlock()
+	l.stored.Store(0)
 	_ = durable.DropMapped(l.file) // otherwise they stay
-	return nil
 }
 
 // Set stores a value of Raft's stable store. The value is durable on return.
