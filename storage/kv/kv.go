@@ -47,8 +47,8 @@ const (
 	// level0Tables is twice the number of overlapping tables in level 0 at which Pebble merges
 	// them. At level0Most tables, writes wait. If more tables are merged at once, there are fewer
 	// merges, and each merge writes all overlapping tables of the level below.
-	level0Tables = 16
-	level0Most   = 3 * level0Tables
+	level0Tables = 24
+	level0Most   = 2 * level0Tables
 	// denseTable is the part of a table's blocks that must consist mostly of tombstones before
 	// Pebble merges the table only for this reason. With Pebble's default of 10 %, it merged each
 	// table that it had written from a memtable, at once and separately.
