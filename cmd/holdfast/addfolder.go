@@ -51,7 +51,11 @@ func (a *app) importFolder(ctx context.Context, o operator, paths []string, how 
 		}
 	}
 	if err == nil && p.unseen > 0 {
-		a.say(a.stderr, "holdfast: add: %d hidden files and folders were left out; --hidden adds them\n", p.unseen)
+		what := "hidden files and folders were"
+		if p.unseen == 1 {
+			what = "hidden file or folder was"
+		}
+		a.say(a.stderr, "holdfast: add: %d %s left out; --hidden adds them\n", p.unseen, what)
 	}
 	return added, err
 }
