@@ -50,7 +50,8 @@ type frontier struct {
 
 	nodes      *seen
 	leaves     *seen
-	remembered int // number of leaves that the walk remembers
+	remembered int  // number of leaves that the walk remembers
+	exact      bool // the walk never forgets leaves
 }
 
 // newFrontier starts a walk. The memory for visited nodes is taken from free.
@@ -74,7 +75,7 @@ func newSeenBytes() *atomic.Int64 {
 
 // first returns whether c is seen for the first time.
 func (f *frontier) first(c cid.Cid) (bool, error) {
-	if c.Prefix().Codec != cid.Raw {
+	if c.Prefix().Codec != cid.Raw || f.exact {
 		return f.nodes.add(c.KeyString())
 	}
 	if f.remembered >= maxSeenLeaves {
@@ -161,6 +162,18 @@ func (f *frontier) admit(c cid.Cid) error {
 func Walk(ctx context.Context, from Getter, root cid.Cid, limits Limits, fn func(blocks.Block) error) error {
 	f := newFrontier(limits.withDefaults(), newSeenBytes())
 	defer f.end()
+	return f.walk(ctx, from, root, func(b blocks.Block, inlined bool) error {
+		if inlined {
+			return nil
+		}
+		return fn(b)
+	})
+}
+
+// walk visits every block of the DAG of root that f has not seen yet, depth first, parents before
+// children. It calls fn with each; inlined is true for the content of an identity CID. If fn
+// returns an error, walk stops and returns it.
+func (f *frontier) walk(ctx context.Context, from Getter, root cid.Cid, fn func(b blocks.Block, inlined bool) error) error {
 	load := func(c cid.Cid) (blocks.Block, bool, error) {
 		b, inlined, err := inline(c)
 		if inlined || err != nil {
@@ -182,7 +195,7 @@ func Walk(ctx context.Context, from Getter, root cid.Cid, limits Limits, fn func
 		}
 		return Links(b)
 	}
-	if _, err := f.first(root); err != nil {
+	if first, err := f.first(root); err != nil || !first {
 		return err
 	}
 	if err := f.admit(root); err != nil {
@@ -196,10 +209,8 @@ func Walk(ctx context.Context, from Getter, root cid.Cid, limits Limits, fn func
 		if err != nil {
 			return err
 		}
-		if !inlined {
-			if err := fn(b); err != nil {
-				return err
-			}
+		if err := fn(b, inlined); err != nil {
+			return err
 		}
 		links, err := Links(b)
 		if err != nil {
