@@ -32,6 +32,12 @@ type Store interface {
 	Import(ctx context.Context, reference string, r io.Reader, as Layout) (Imported, error)
 	// ImportFolder stores the tar stream r as a folder. It does the same as Import otherwise.
 	ImportFolder(ctx context.Context, reference string, r io.Reader, as Layout) (Imported, error)
+	// ImportCAR stores the blocks of the CAR r, which are then durable on this node and protected by
+	// reference. It returns an error unless the DAGs of all roots are complete in the cluster.
+	ImportCAR(ctx context.Context, reference string, r io.Reader) (CAR, error)
+	// ExportCAR writes the DAG of root as a CAR, from this node or from other members, of which it
+	// asks holders first.
+	ExportCAR(ctx context.Context, w io.Writer, root cid.Cid, holders []state.NodeID) error
 	// Drop removes a reference, and all blocks that no other reference protects.
 	Drop(ctx context.Context, reference string) error
 	// OpenPath returns a reader of the file at a path below root, or of root without a path, from
@@ -78,7 +84,7 @@ type Content struct {
 
 type lease struct {
 	running bool // the import is in progress
-	root    state.RootKey
+	roots   []state.RootKey
 	expires time.Time
 }
 
@@ -95,19 +101,35 @@ func (c *Content) Add(ctx context.Context, r io.Reader, as Layout) (root cid.Cid
 	return done.Root, done.Size, err
 }
 
-// add runs an import with a lease.
-func (c *Content) add(run func(reference string) (Imported, error)) (Imported, error) {
+// add runs an import of one root with a lease.
+func (c *Content) add(run func(reference string) (Imported, error)) (done Imported, err error) {
+	err = c.leased(func(reference string) (roots []cid.Cid, err error) {
+		done, err = run(reference)
+		return []cid.Cid{done.Root}, err
+	})
+	if err != nil {
+		return Imported{}, err
+	}
+	return done, nil
+}
+
+// leased runs an import with a lease. run returns the roots that the import has stored.
+func (c *Content) leased(run func(reference string) (roots []cid.Cid, err error)) error {
 	reference := LeasePrefix + c.opts.NewID()
 	if !c.hold(reference, lease{running: true}, true) {
-		return Imported{}, state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
+		return state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
 	}
-	done, err := run(reference)
+	roots, err := run(reference)
 	if err != nil {
 		c.hold(reference, lease{}, false) // an expired lease: Sweep drops it
-		return Imported{}, fmt.Errorf("import: %w", err)
+		return fmt.Errorf("import: %w", err)
 	}
-	c.hold(reference, lease{root: state.RootOf(done.Root), expires: c.opts.Now().Add(LeaseTTL)}, false)
-	return done, nil
+	l := lease{expires: c.opts.Now().Add(LeaseTTL)}
+	for _, root := range roots {
+		l.roots = append(l.roots, state.RootOf(root))
+	}
+	c.hold(reference, l, false)
+	return nil
 }
 
 func (c *Content) hold(reference string, l lease, fresh bool) bool {
@@ -204,7 +226,7 @@ func (c *Content) Run(ctx context.Context) error {
 func (c *Content) Sweep(ctx context.Context) {
 	for reference, l := range c.ended() {
 		if err := c.opts.Store.Drop(ctx, reference); err != nil {
-			c.opts.Logger.WarnContext(ctx, "cannot drop a lease", "reference", reference, "root", l.root, "err", err)
+			c.opts.Logger.WarnContext(ctx, "cannot drop a lease", "reference", reference, "roots", l.roots, "err", err)
 			continue
 		}
 		c.mu.Lock()
@@ -216,10 +238,21 @@ func (c *Content) Sweep(ctx context.Context) {
 // stays returns whether a lease is still needed. While a pin of its content is in progress, the
 // lease is needed for as long as that takes, because this node may have the only copy.
 func stays(view state.View, l lease, now time.Time) (bool, error) {
-	if l.running || l.root == "" { // without a root: the import has failed
-		return l.running, nil
+	if l.running { // without a root: the import has failed
+		return true, nil
 	}
-	root, err := view.Root(l.root)
+	for _, k := range l.roots {
+		if needed, err := staysFor(view, k, now.Before(l.expires)); needed || err != nil {
+			return needed, err
+		}
+	}
+	return false, nil
+}
+
+// staysFor returns whether the lease is needed for one of its roots. fresh is true until the lease
+// expires.
+func staysFor(view state.View, k state.RootKey, fresh bool) (bool, error) {
+	root, err := view.Root(k)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		err = nil
@@ -232,7 +265,7 @@ func stays(view state.View, l lease, now time.Time) (bool, error) {
 			return false, nil
 		}
 	}
-	return now.Before(l.expires), err
+	return fresh, err
 }
 
 // ended returns the leases that are no longer needed.
@@ -252,7 +285,7 @@ func (c *Content) ended() map[string]lease {
 	for reference, l := range all {
 		needed, err := stays(view, l, now)
 		if err != nil {
-			c.opts.Logger.Error("cannot check a lease", "root", l.root, "err", err)
+			c.opts.Logger.Error("cannot check a lease", "roots", l.roots, "err", err)
 		}
 		if needed {
 			delete(all, reference)

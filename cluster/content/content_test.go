@@ -109,6 +109,12 @@ func (w *world) lose(t *testing.T, nodes ...state.NodeID) {
 
 func (w *world) report(t *testing.T, phase state.Phase, nodes ...state.NodeID) {
 	t.Helper()
+	w.reportRoot(t, text, phase, nodes...)
+}
+
+// reportRoot has nodes report a root.
+func (w *world) reportRoot(t *testing.T, text string, phase state.Phase, nodes ...state.NodeID) {
+	t.Helper()
 	view, release := w.state.LocalView()
 	defer release()
 	root, err := view.Root(state.RootOf(cid.MustParse(text)))

@@ -68,6 +68,7 @@ type files struct {
 	down    func(state.NodeID) bool // returns whether a member is down
 	now     func() time.Time
 	buffers *dag.Buffers                      // memory for files that are read
+	walks   dag.Walks                         // of CARs that are imported or exported
 	reading func(state.RootKey) (done func()) // prevents the deletion of the content on this node until done is called
 }
 

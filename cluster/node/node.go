@@ -486,7 +486,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	leases := tracker.NewLeases()
 	n.files = &files{
 		buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now,
-		reading: leases.Read,
+		reading: leases.Read, walks: dag.NewWalks(),
 	}
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: n.files,
