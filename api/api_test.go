@@ -293,8 +293,9 @@ func TestTheClientPinsAndKeepsFiles(t *testing.T) {
 	if _, _, err := c.OpenContent(ctx, "nobody@example.org", added.CID); err == nil || err.Error() != "there is no account with this e-mail address" {
 		t.Error(err)
 	}
+	exchangesCARs(t, c, data)
 	broken := io.MultiReader(strings.NewReader("half"), errorReader{})
-	if _, err := c.AddContent(ctx, broken); err == nil || len(n.files) != 1 {
+	if _, err := c.AddContent(ctx, broken); err == nil || len(n.files) != 2 {
 		t.Errorf("half a file was taken: %v", err)
 	}
 

@@ -335,15 +335,18 @@ func twoAreMissing() members.Quorum {
 	}}
 }
 
+// exchange is a request, the fake that answers it, and the calls of use cases that it causes.
+type exchange struct {
+	name               string
+	fake               fake
+	method, path, body string
+	calls              string
+}
+
 // Each request calls its use case with the values that it names, and its answer is the golden file, byte for
 // byte, without secrets except where a key is created or shown.
 func TestAnswersKeepTheirForm(t *testing.T) {
-	for _, tc := range []struct {
-		name               string
-		fake               fake
-		method, path, body string
-		calls              string
-	}{
+	for _, tc := range []exchange{
 		{"status", fake{status: fullStatus()}, "GET", "/status", "", ""},
 		{"peers_partial", fake{status: members.Status{Peers: []members.Peer{{Node: state.Node{ID: "12D3KooWtwo"}, Pins: 500_000, PinsPartial: true}}}}, "GET", "/peers", "", ""},
 		{"status_alone", fake{}, "GET", "/status", "", ""},
@@ -416,23 +419,27 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"error_no_quorum", fake{err: fmt.Errorf("read: %w", state.Errorf(state.CodeUnavailable, "nothing can be read")), quorum: twoAreMissing()}, "DELETE", "/users/bob@example.org", "", ""},
 		{"error_unavailable", fake{quorum: members.Quorum{Votes: 1, Needed: 1, Here: 1, Leader: "12D3KooWone"}, err: state.ErrUnavailable}, "GET", "/users", "", ""},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			rec := do(tc.fake.handler(), tc.method, tc.path, tc.body)
-			if got := strings.Join(tc.fake.calls, "; "); got != tc.calls {
-				t.Errorf("asked for %q, want %q", got, tc.calls)
-			}
-			var got bytes.Buffer
-			fmt.Fprintf(&got, "%s %s\n%d\n", tc.method, tc.path, rec.Code)
-			for _, name := range slices.Sorted(maps.Keys(rec.Header())) {
-				fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
-			}
-			fmt.Fprintf(&got, "\n%s\n", rec.Body)
-			goldentest.File(t, filepath.Join("testdata", tc.name+".http"), got.Bytes())
-			shown := strings.HasPrefix(tc.name, "key_create") || tc.name == "key_show"
-			if !shown && strings.Contains(got.String(), "hidden") || strings.Contains(got.String(), `secret"`) {
-				t.Errorf("a secret shows: %s", &got)
-			}
-		})
+		t.Run(tc.name, func(t *testing.T) { tc.keepsItsForm(t) })
+	}
+}
+
+// keepsItsForm compares the answer with its golden file.
+func (tc *exchange) keepsItsForm(t *testing.T) {
+	t.Helper()
+	rec := do(tc.fake.handler(), tc.method, tc.path, tc.body)
+	if got := strings.Join(tc.fake.calls, "; "); got != tc.calls {
+		t.Errorf("asked for %q, want %q", got, tc.calls)
+	}
+	var got bytes.Buffer
+	fmt.Fprintf(&got, "%s %s\n%d\n", tc.method, tc.path, rec.Code)
+	for _, name := range slices.Sorted(maps.Keys(rec.Header())) {
+		fmt.Fprintf(&got, "%s: %s\n", name, strings.Join(rec.Header()[name], " | "))
+	}
+	fmt.Fprintf(&got, "\n%s\n", rec.Body)
+	goldentest.File(t, filepath.Join("testdata", tc.name+".http"), got.Bytes())
+	shown := strings.HasPrefix(tc.name, "key_create") || tc.name == "key_show"
+	if !shown && strings.Contains(got.String(), "hidden") || strings.Contains(got.String(), `secret"`) {
+		t.Errorf("a secret shows: %s", &got)
 	}
 }
 
@@ -587,7 +594,7 @@ func TestTheMonitorShowsMetricsAndHealth(t *testing.T) {
 // TestNothingIsChangedWithoutAMajority promises that each command that changes the replicated
 // state starts no use case while the cluster has no majority, and says that nothing was written.
 func TestNothingIsChangedWithoutAMajority(t *testing.T) {
-	local := []string{"/content", "/scrub", "/state/checks"} // change nothing in the replicated state, or are no commands
+	local := []string{"/content", "/car", "/scrub", "/state/checks"} // change nothing in the replicated state, or are no commands
 	changing := 0
 	for _, r := range new(operator).routes() {
 		if r.Method == http.MethodGet || slices.Contains(local, r.Path) {

@@ -121,6 +121,7 @@ type Files interface {
 	// OpenFor works like Open, with the rights of an account. It returns state.ErrNotFound for
 	// content that the account may not read, as for content that does not exist.
 	OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error)
+	CARs
 }
 
 // Blocks verifies the blocks on this node.
@@ -281,6 +282,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/payments", Serve: call(p.payments)},
 		{Method: http.MethodPost, Path: "/content", Serve: p.addContent},
 		{Method: http.MethodGet, Path: "/content/{cid}", Serve: p.content},
+		{Method: http.MethodPost, Path: "/car", Serve: p.importCAR},
+		{Method: http.MethodGet, Path: "/car/{cid}", Serve: p.exportCAR},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
 		{Method: http.MethodGet, Path: "/state/hash", Serve: p.stateHash},
 		{Method: http.MethodGet, Path: "/state/checks", Serve: call(p.stateChecks)},
