@@ -349,7 +349,7 @@ func (r refusing) CreateTicket(context.Context, time.Duration) (string, error) {
 // is too short is a failure, not wrong usage: the command refuses it before the node sees it.
 func TestWhatTheNodeFindsWrongInTheWordsIsWrongUsage(t *testing.T) {
 	for _, args := range []string{
-		"key create --user a@b --scope bogus", "user add notanemail", "pin add notacid", "get notacid", "token --ttl 1s",
+		"key create --user a@b --scope bogus", "user add notanemail", "pin add notacid", "get notacid", "car export notacid", "token --ttl 1s",
 	} {
 		for status, code := range map[int]int{400: exitUsage, 404: exitFailure, 409: exitFailure, 503: exitFailure} {
 			node := refusing{err: fmt.Errorf("more: %w", &client.Error{Status: status, Detail: "the word is wrong"})}

@@ -77,6 +77,13 @@ type operator interface {
 	// OpenFileOrFolder does the same as OpenContent for a file or a folder. cid may have a path
 	// after a slash.
 	OpenFileOrFolder(ctx context.Context, user, cid string) (client.Opened, error)
+
+	// ImportCAR imports the blocks of a CAR. The node deletes them after some time unless pins of the
+	// roots keep them. If user is not empty, the call fails unless that account exists.
+	ImportCAR(ctx context.Context, user string, r io.Reader) (client.CAR, error)
+	// ExportCAR returns a DAG as a CAR. If user is not empty, the call fails unless that user may
+	// read the DAG. If the CAR is not complete, body returns an error.
+	ExportCAR(ctx context.Context, user, cid string) (body io.ReadCloser, err error)
 }
 
 func connect(dir string) operator { return client.New(dir) }

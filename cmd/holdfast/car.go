@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) carCommand() *cobra.Command {
+	return group("car", "Import and export CAR files", `  holdfast car import site.car
+  holdfast car export bafybei... -o site.car`,
+		a.carImportCommand(), a.carExportCommand())
+}
+
+func (a *app) carImportCommand() *cobra.Command {
+	var (
+		user, name string
+		asJSON     bool
+	)
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Import a CAR file, pin its roots, and print their CIDs",
+		Long: `Imports the blocks of FILE, a CAR of version 1 or 2, through this node. The
+node verifies each block against its CID. The command pins each root that the
+header names, and waits until enough copies of each are durable. It writes the
+CIDs of the roots, one a line, to standard output. With - as FILE it reads
+standard input.
+
+Nothing is pinned if the file is cut off or damaged, has a block of more than
+2 MiB, names no root or more than 1,024, or does not have all blocks of a root.
+Blocks that a member of the cluster has may be missing in the file. To let the
+cluster get missing blocks from the IPFS network, use pin add. Blocks that
+belong to no root are deleted later.`,
+		Example: `  holdfast car import site.car
+  ipfs dag export bafybei... | holdfast car import - --user ann@example.org`,
+		Args: arguments(fileArgument),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			if name == "" && args[0] != "-" {
+				name = filepath.Base(args[0])
+			}
+			if !utf8.ValidString(name) {
+				return fmt.Errorf("the name of %q is not UTF-8: give the pins one with --name", args[0])
+			}
+			return a.importCAR(cmd.Context(), o, args[0], user, name, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that gets the pins (default the operator's account)")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of the pins (default the name of the file)")
+	jsonFlag(cmd, &asJSON)
+	mustNotBeEmpty(cmd, "user")
+	mustBeText(cmd, "user", "name")
+	return cmd
+}
+
+// importedCAR is the output of car import --json.
+type importedCAR struct {
+	Roots  []importedRoot `json:"roots"`
+	Blocks uint64         `json:"blocks"` // number of blocks in the file
+	Bytes  uint64         `json:"bytes"`  // size of these blocks
+}
+
+type importedRoot struct {
+	CID       string `json:"cid"`
+	RequestID string `json:"requestid"`
+	Status    string `json:"status"` // status of the pin
+}
+
+func (a *app) importCAR(ctx context.Context, o operator, path, user, name string, asJSON bool) error {
+	in, size, done, err := a.input(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	bar := a.newBar(size, "importing")
+	car, err := o.ImportCAR(ctx, user, io.TeeReader(in, bar))
+	_ = bar.Finish() // it is only for the eye
+	if err != nil {
+		return err
+	}
+	var pins []client.PinStatus
+	for _, root := range car.Roots {
+		pin, err := o.AddPin(ctx, user, client.Pin{CID: root, Name: name})
+		if err != nil {
+			return fmt.Errorf("%s is imported but not pinned, and %d of %d roots have pins: %w", root, len(pins), len(car.Roots), err)
+		}
+		pins = append(pins, pin)
+	}
+	result := importedCAR{Blocks: car.Blocks, Bytes: car.Bytes}
+	var failed error // of the first root that failed
+	for i, pin := range pins {
+		pin, err := a.waitPinned(ctx, o, user, pin)
+		result.Roots = append(result.Roots, importedRoot{car.Roots[i], pin.RequestID, pin.Status})
+		if err != nil && !errors.Is(err, errInterrupted) {
+			err = fmt.Errorf("%s: %w", car.Roots[i], err)
+		}
+		if failed == nil {
+			failed = err
+		}
+		if errors.Is(err, errInterrupted) {
+			break
+		}
+		if err == nil && !asJSON {
+			if err := a.did(false, nil, "%s", car.Roots[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if asJSON {
+		return errors.Join(a.did(true, result, ""), failed)
+	}
+	return failed
+}
+
+// input opens the file path for reading, or standard input for -. It returns the size in bytes, or -1
+// if that is not known. The caller calls done at the end. Reading ends with ctx.
+func (a *app) input(ctx context.Context, path string) (in io.Reader, size int64, done func(), err error) {
+	if path == "-" {
+		return interruptible(ctx, a.stdin), -1, func() {}, nil
+	}
+	f, err := openInput(ctx, path)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	done = func() { _ = f.Close() } // only read from
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a folder: a CAR is a file", path)
+	}
+	if err != nil {
+		done()
+		return nil, 0, nil, err
+	}
+	size = -1
+	if info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return interruptible(ctx, f), size, done, nil
+}
+
+func (a *app) carExportCommand() *cobra.Command {
+	var output, user string
+	cmd := &cobra.Command{
+		Use:   "export CID",
+		Short: "Write a DAG as a CAR file",
+		Long: `Writes all blocks below CID as a CAR of version 1 with this root. It reads
+blocks from this node or from another member. CID can also have the form
+/ipfs/CID or ipfs://CID. The blocks are in depth-first order, each once, so the
+bytes depend on the content only, and not on the node. With -o the file gets
+its name only when it is complete. With --user the command reads as that
+account. An account can read public content, and content that its own pins and
+objects refer to.`,
+		Example: `  holdfast car export bafybei... -o site.car
+  holdfast car export bafybei... | ipfs dag import`,
+		Args: arguments("CID"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			text, err := plainCID(called(cmd), args[0])
+			if err != nil {
+				return err
+			}
+			if (output == "" || output == "-") && isTerminal(a.stdout) {
+				return usagef("%s: standard output is a terminal: name a file with -o", called(cmd))
+			}
+			o, err := a.operator()
+			if err != nil {
+				return err
+			}
+			return a.exportCAR(cmd.Context(), o, user, text, output)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write (default standard output)")
+	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (default the operator, who can read everything)")
+	mustNotBeEmpty(cmd, "output", "user")
+	mustBeText(cmd, "user")
+	return cmd
+}
+
+func (a *app) exportCAR(ctx context.Context, o operator, user, cid, output string) error {
+	content, err := o.ExportCAR(ctx, user, cid)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = content.Close() }() // read to its end or given up
+	if output == "" || output == "-" {
+		_, err = io.CopyBuffer(a.stdout, content, make([]byte, copyBuffer))
+	} else {
+		bar := a.newBar(-1, "reading")
+		err = writeWhole(output, 0o644, func(w io.Writer) error {
+			_, err := io.CopyBuffer(io.MultiWriter(w, bar), content, make([]byte, copyBuffer))
+			return err
+		})
+		_ = bar.Finish() // it is only for the eye
+	}
+	if err != nil {
+		return fmt.Errorf("export %s: %w", cid, err)
+	}
+	return nil
+}
