@@ -67,6 +67,8 @@ var commands = map[string][]string{
 	"pin import":   {"--from", "--format", "--token-file", "--status", "--origin", "--parallel", "--user", "--json", "--data"},
 	"add":          {"--user", "--name", "--hash", "--cid-version", "--hidden", "--json", "--data"},
 	"get":          {"-o", "--user", "--data", "--endpoint", "--token", "--verify", "--blake3"},
+	"car import":   {"--user", "--name", "--json", "--data"},
+	"car export":   {"-o", "--user", "--data"},
 	"put":          {"--encrypt", "--identity", "--endpoint", "--token", "--json"},
 	"ls":           {"--endpoint", "--token", "--recursive", "--json"},
 	"profile add":  {"--endpoint", "--identity", "--json"},

@@ -26,6 +26,8 @@ var completions = map[string][]string{
 	"add som":               {"some file"},
 	"add --hash sh":         {"sha2-256"},
 	"put som":               {"some file"},
+	"car ":                  {"export", "import"},
+	"car import som":        {"some file"},
 	"syn":                   {"sync"},
 	"sync --chec":           {"--checksum"},
 	"sha":                   {"share"},
