@@ -81,3 +81,10 @@ func (b *begun) Write(data []byte) (n int, err error) {
 	n, b.err = b.w.Write(data)
 	return n, b.err
 }
+
+// Distant implements dag.Distant: it returns true once a member has sent a block.
+func (r *reader) Distant() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.giver != ""
+}

@@ -2,6 +2,7 @@ package dag
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -394,6 +396,92 @@ func TestAnExportNeedsAllBlocks(t *testing.T) {
 		}
 	}
 }
+
+// afar is a store behind a network: it counts the reads at the same time, and lets leaves arrive only after as many
+// were requested as can be expected.
+type afar struct {
+	*peertest.Store
+	most   int // reads at the same time that are expected
+	mu     sync.Mutex
+	now    int
+	ever   int // most reads at the same time
+	total  int
+	enough chan struct{} // closed when most reads were under way
+}
+
+func (d *afar) Distant() bool { return true }
+
+func (d *afar) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
+	d.mu.Lock()
+	d.now++
+	d.total++
+	if d.ever = max(d.ever, d.now); d.now == d.most {
+		close(d.enough)
+		d.most = -1
+	}
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		d.now--
+		d.mu.Unlock()
+	}()
+	if c.Prefix().Codec == cid.Raw {
+		select {
+		case <-d.enough:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return d.Store.Get(ctx, c)
+}
+
+// An export through a network requests up to readAhead leaves before it needs them, beside the one that it needs, reads
+// no block twice, also no leaf that occurs again, and writes the same bytes as one from the local store. After an error
+// no read is under way.
+func TestAnExportFromAfarReadsAhead(t *testing.T) {
+	store := peertest.NewStore()
+	root, count, _, err := store.AddTree(9, cid.DagCBOR, 30, 2, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := store.Get(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := Links(top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := peertest.Node(cid.DagCBOR, nil, append(slices.Clone(nodes), nodes...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Blockstore.Put(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	want, err := exported(t, store, again.Cid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far := &afar{Store: store, most: readAhead, enough: make(chan struct{})}
+	var out bytes.Buffer
+	if err := NewWalks().Export(t.Context(), &out, far, again.Cid()); err != nil || !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("%d bytes, want %d, %v", out.Len(), len(want), err)
+	}
+	if far.ever > readAhead+1 || far.total != int(count) {
+		t.Errorf("%d reads at the same time, %d in total of %d blocks", far.ever, far.total, count)
+	}
+	broken := errors.New("broken")
+	far = &afar{Store: store, most: readAhead, enough: make(chan struct{})}
+	if err := NewWalks().Export(t.Context(), noWriter{broken}, far, again.Cid()); !errors.Is(err, broken) || far.now != 0 {
+		t.Errorf("%v, with %d reads under way", err, far.now)
+	}
+}
+
+// noWriter is a writer that always fails.
+type noWriter struct{ err error }
+
+func (f noWriter) Write([]byte) (int, error) { return 0, f.err }
 
 // FuzzImportCAR promises that any bytes are either read or refused, that each block that is passed on has its hash, and
 // that a DAG that is complete has the same blocks after an export and another import.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 
 	blocks "github.com/ipfs/go-block-format"
@@ -62,7 +63,8 @@ func (l leafless) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
 // Export writes the DAG of root as a CARv1 with this root. The blocks are in depth-first order,
 // parents before children, and each CID occurs once. So the bytes depend on the DAG only, and are
 // those of `ipfs dag export` of Kubo. Identity CIDs are written like other blocks, as Kubo does.
-// Export writes nothing before it has read the root. After an error, w may have a part of the CAR.
+// Export reads leaves ahead, at most readAhead of them, if from is a Distant whose blocks come from
+// far. Export writes nothing before it has read the root. After an error, w may have a part of the CAR.
 //
 // Errors: those of Check, and the errors of w.
 func (w Walks) Export(ctx context.Context, to io.Writer, from Getter, root cid.Cid) error {
@@ -74,7 +76,10 @@ func (w Walks) Export(ctx context.Context, to io.Writer, from Getter, root cid.C
 	f := newFrontier(Limits{}.withDefaults(), w.free)
 	f.exact = true // a leaf that is written again would be a repeated block
 	defer f.end()
-	err = f.walk(ctx, from, root, func(b blocks.Block, _ bool) error {
+	early := newEarly(ctx, from)
+	defer early.end()
+	f.coming = early.request
+	err = f.walk(ctx, early, root, func(b blocks.Block, _ bool) error {
 		if err := writeSection(out, header); err != nil {
 			return err
 		}
@@ -85,6 +90,66 @@ func (w Walks) Export(ctx context.Context, to io.Writer, from Getter, root cid.C
 		return err
 	}
 	return out.Flush()
+}
+
+// Distant is an optional method of a Getter. It returns true if blocks come through a network, so that
+// it is worth to request several at once. Get must then be safe for concurrent use.
+type Distant interface{ Distant() bool }
+
+// early is a Getter that reads some blocks ahead. It is not safe for concurrent use.
+type early struct {
+	from   Getter
+	ctx    context.Context // of the reads
+	cancel context.CancelFunc
+	reads  sync.WaitGroup
+	coming map[cid.Cid]chan arrival // blocks that were requested and not returned yet
+}
+
+// arrival is the result of a read.
+type arrival struct {
+	block blocks.Block
+	err   error
+}
+
+func newEarly(ctx context.Context, from Getter) *early {
+	e := &early{from: from, coming: map[cid.Cid]chan arrival{}}
+	e.ctx, e.cancel = context.WithCancel(ctx)
+	return e
+}
+
+// request begins to read blocks that will be needed soon.
+func (e *early) request(cids []cid.Cid) {
+	if d, ok := e.from.(Distant); !ok || !d.Distant() {
+		return
+	}
+	for _, c := range cids {
+		if e.coming[c] != nil || len(e.coming) >= readAhead {
+			continue
+		}
+		done := make(chan arrival, 1)
+		e.coming[c] = done
+		e.reads.Go(func() {
+			b, err := e.from.Get(e.ctx, c)
+			done <- arrival{b, err}
+		})
+	}
+}
+
+// Get implements Getter.
+func (e *early) Get(ctx context.Context, c cid.Cid) (blocks.Block, error) {
+	done := e.coming[c]
+	if done == nil {
+		return e.from.Get(ctx, c)
+	}
+	delete(e.coming, c)
+	a := <-done // ends with e.ctx
+	return a.block, a.err
+}
+
+// end cancels all reads and waits for their end.
+func (e *early) end() {
+	e.cancel()
+	e.reads.Wait()
 }
 
 // carHeader returns the header of a CARv1 with one root, without its length.

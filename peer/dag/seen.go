@@ -52,12 +52,7 @@ func newSeen(free *atomic.Int64) *seen {
 
 // add adds key and returns whether it was not in the set. The error is ErrMemory.
 func (s *seen) add(key string) (first bool, err error) {
-	h, more := maphash.String(s.seeds[0], key), maphash.String(s.seeds[1], key)
-	v := slot{uint32(h), uint32(h >> 32), uint32(more) | 1} // never all zeros
-	t := &s.flat
-	if s.parts != nil {
-		t = &s.parts[partOf(v)]
-	}
+	v, t := s.place(key)
 	if t.find(v) {
 		return false, nil
 	}
@@ -74,6 +69,22 @@ func (s *seen) add(key string) (first bool, err error) {
 	}
 	t.insert(v)
 	return true, nil
+}
+
+// has returns whether key is in the set.
+func (s *seen) has(key string) bool {
+	v, t := s.place(key)
+	return t.find(v)
+}
+
+// place returns the entry of key and the table to which it belongs.
+func (s *seen) place(key string) (v slot, t *table) {
+	h, more := maphash.String(s.seeds[0], key), maphash.String(s.seeds[1], key)
+	v = slot{uint32(h), uint32(h >> 32), uint32(more) | 1} // never all zeros
+	if s.parts != nil {
+		return v, &s.parts[partOf(v)]
+	}
+	return v, &s.flat
 }
 
 // home returns the slot at which the search for v begins.

@@ -3,11 +3,13 @@ package dag
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	blocks "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 	ipld "github.com/ipfs/go-ipld-format"
+	mh "github.com/multiformats/go-multihash"
 )
 
 const (
@@ -52,6 +54,9 @@ type frontier struct {
 	leaves     *seen
 	remembered int  // number of leaves that the walk remembers
 	exact      bool // the walk never forgets leaves
+
+	// coming, unless it is nil, is called before a block is read, with leaves that follow it.
+	coming func([]cid.Cid)
 }
 
 // newFrontier starts a walk. The memory for visited nodes is taken from free.
@@ -147,6 +152,24 @@ func (f *frontier) pop(reload func(cid.Cid) ([]cid.Cid, error)) (it item, ok boo
 	return item{}, false, nil
 }
 
+// upcoming returns at most readAhead leaves that an exact walk will visit next, before any other block.
+func (f *frontier) upcoming() (leaves []cid.Cid) {
+	if len(f.frames) == 0 {
+		return nil
+	}
+	fr := &f.frames[len(f.frames)-1]
+	for i := fr.next; i < len(fr.links) && len(leaves) < readAhead; i++ {
+		c := fr.links[i]
+		if c.Prefix().Codec != cid.Raw || c.Prefix().MhType == mh.IDENTITY || checkCID(c) != nil {
+			break
+		}
+		if !f.nodes.has(c.KeyString()) && !slices.Contains(leaves, c) {
+			leaves = append(leaves, c)
+		}
+	}
+	return leaves
+}
+
 // admit counts a block that the walk has found. It returns an error if the block exceeds the
 // limits, or if its CID cannot be verified or decoded.
 func (f *frontier) admit(c cid.Cid) error {
@@ -204,6 +227,9 @@ func (f *frontier) walk(ctx context.Context, from Getter, root cid.Cid, fn func(
 	for it, ok := (item{cid: root}), true; ok; {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("dag: walk: %w", err)
+		}
+		if f.coming != nil {
+			f.coming(f.upcoming())
 		}
 		b, inlined, err := load(it.cid)
 		if err != nil {
