@@ -5,6 +5,8 @@ package conformance
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,5 +124,42 @@ func testCARsOfGoCar(t *testing.T, c *harness.Cluster) {
 	}
 	if r := c.Nodes[0].TryCLI("", "car", "import", filepath.Join(folder, "v1.car"), "--user", "nobody@example.org"); r.Code != 1 || !oneLine(r.Stderr) {
 		t.Errorf("for an account that does not exist: exit code %d, %q", r.Code, r.Stderr)
+	}
+}
+
+// TestCARsOfKubo promises that a cluster pins what `ipfs dag export` of a stock Kubo writes, and writes the same bytes
+// again, and that Kubo pins a CAR of the cluster.
+func TestCARsOfKubo(t *testing.T) {
+	longForm(t)
+	t.Parallel() // it mostly waits
+	c, kubo := harness.Start(t, harness.Options{}), harness.StartKubo(t)
+	dir := t.TempDir()
+	for i := range 40 {
+		path := filepath.Join(dir, strings.Repeat("d", i%3+1), fmt.Sprint("file ", i))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, bytes.Repeat([]byte{byte(i)}, i*40_000), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, flags := range [][]string{{"--cid-version=1"}, {"--cid-version=0"}, {"--cid-version=1", "--inline", "--max-directory-links=4"}} {
+		root := kubo.Do(append(append([]string{"add", "--recursive", "--quieter"}, flags...), dir)...)
+		want, err := kubo.Try("", "dag", "export", "--progress=false", root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out := c.Nodes[0].CLIWithInput(want, "car", "import", "-"); out != root+"\n" {
+			t.Errorf("%v: import prints %q, want %s", flags, out, root)
+		}
+		if got := c.Nodes[1].CLI("car", "export", root); got != want {
+			t.Errorf("%v: %d other bytes than the %d of Kubo", flags, len(got), len(want))
+		}
+	}
+	data := strings.Repeat("a file of the cluster\n", 200_000)
+	added := strings.TrimSpace(c.Nodes[2].CLI("add", fileOf(t, data)))
+	out, err := kubo.Try(c.Nodes[0].CLI("car", "export", added), "dag", "import")
+	if err != nil || !strings.Contains(out, added) || !strings.Contains(out, "success") {
+		t.Errorf("Kubo imports %q: %v", out, err)
+	}
+	if got, err := kubo.Try("", "--offline", "cat", added); err != nil || got != data {
+		t.Errorf("Kubo has %d bytes, want %d: %v", len(got), len(data), err)
 	}
 }
