@@ -38,15 +38,18 @@ func (c *Client) ExportCAR(ctx context.Context, user, cid string) (body io.ReadC
 	if resp.StatusCode != http.StatusOK {
 		return nil, answered(resp, nil)
 	}
-	return &carBody{resp}, nil
+	return &carBody{resp.Body, resp}, nil
 }
 
 // carBody is the body of the answer to an export.
-type carBody struct{ resp *http.Response }
+type carBody struct {
+	io.ReadCloser
+	resp *http.Response // has the trailer after the end of the body
+}
 
 // Read implements io.Reader. At the end of the body it reads the trailer.
 func (b *carBody) Read(p []byte) (int, error) {
-	n, err := b.resp.Body.Read(p)
+	n, err := b.ReadCloser.Read(p)
 	if text := b.resp.Trailer.Get(admin.CARErrorTrailer); err == io.EOF && text != "" { //nolint:errorlint // only io.EOF itself is the end
 		if plain, err := url.PathUnescape(text); err == nil {
 			text = plain
@@ -55,6 +58,3 @@ func (b *carBody) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// Close implements io.Closer.
-func (b *carBody) Close() error { return b.resp.Body.Close() }
