@@ -75,8 +75,8 @@ func TestTheLeaseOfACARLastsUntilAllRootsArePinned(t *testing.T) {
 	}
 }
 
-// An export asks the holders of the root. For an account it needs the same rights as reading a file, and a CID that is
-// none is invalid.
+// An export asks the holders of the root. For an account it needs the same rights as reading a file, and a text that is
+// no CID, or has a path after it, is invalid.
 func TestAnExportNeedsTheRightsOfAReader(t *testing.T) {
 	w := newWorld(t)
 	var out strings.Builder
@@ -91,10 +91,12 @@ func TestAnExportNeedsTheRightsOfAReader(t *testing.T) {
 	if err := w.ExportCARFor(t.Context(), &out, clustertest.Operator, text); err != nil || out.String() != "CAR of "+text || len(w.store.holders) != 2 {
 		t.Errorf("pinned content: %q of %v, %v", &out, w.store.holders, err)
 	}
-	if err := w.ExportCAR(t.Context(), &out, "hello"); !errors.Is(err, state.ErrInvalid) {
-		t.Error(err)
-	}
-	if err := w.ExportCARFor(t.Context(), &out, clustertest.Operator, "hello"); !errors.Is(err, state.ErrInvalid) {
-		t.Error(err)
+	for _, bad := range []string{"hello", text + "/a/path"} {
+		if err := w.ExportCAR(t.Context(), &out, bad); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%s: %v", bad, err)
+		}
+		if err := w.ExportCARFor(t.Context(), &out, clustertest.Operator, bad); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%s for an account: %v", bad, err)
+		}
 	}
 }
