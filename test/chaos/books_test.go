@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -72,7 +73,7 @@ func (b *books) open(ctx context.Context, l *life, kept *library) error {
 		b.orders[first.request.ID] = &first
 	}
 	owed := bytes.Repeat([]byte("owed"), owedBytes/4)
-	root, _, err := l.Content().Add(ctx, bytes.NewReader(owed))
+	root, _, err := l.Content().Add(ctx, bytes.NewReader(owed), content.Layout{})
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ipfs/go-cid"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/test/harness"
@@ -369,7 +370,7 @@ func (c *client) content(ctx context.Context, l *life) (string, error) {
 		key[i] = byte(seed >> (8 * i))
 	}
 	_, _ = rand.NewChaCha8(key).Read(file) // never fails
-	root, _, err := l.Content().Add(ctx, bytes.NewReader(file))
+	root, _, err := l.Content().Add(ctx, bytes.NewReader(file), content.Layout{})
 	if err != nil {
 		return "", err
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/config"
@@ -161,7 +162,7 @@ func TestThreeNodesInOneProcessKeepAFile(t *testing.T) {
 	nodes := three(t)
 	want := make([]byte, 5<<20+123)
 	_, _ = rand.Read(want)
-	root, size, err := nodes[0].Content().Add(t.Context(), bytes.NewReader(want))
+	root, size, err := nodes[0].Content().Add(t.Context(), bytes.NewReader(want), content.Layout{})
 	if err != nil || size != uint64(len(want)) {
 		t.Fatalf("add: %d bytes, %v", size, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	clustercontent "github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -364,7 +365,7 @@ func (a *alone) comeAndGo() error {
 	defer cancel()
 	content := make([]byte, 200<<10)
 	_, _ = rand.Read(content)
-	root, _, err := a.Content().Add(ctx, bytes.NewReader(content))
+	root, _, err := a.Content().Add(ctx, bytes.NewReader(content), clustercontent.Layout{})
 	if err != nil {
 		return err
 	}

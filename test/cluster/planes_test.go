@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/gossip"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
@@ -217,7 +218,7 @@ func cutOnePlane(t *testing.T, raft, silent bool) {
 		return len(list)
 	}
 	for i := range count {
-		root, _, err := first.Content().Add(t.Context(), contentOf(i))
+		root, _, err := first.Content().Add(t.Context(), contentOf(i), content.Layout{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	clustercontent "github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
@@ -30,7 +31,7 @@ func TestARemovedNodeComesBackWithATicketOnly(t *testing.T) {
 	nodes := three(t)
 	content := make([]byte, 1<<20)
 	_, _ = rand.Read(content)
-	root, _, err := nodes[0].Content().Add(t.Context(), bytes.NewReader(content))
+	root, _, err := nodes[0].Content().Add(t.Context(), bytes.NewReader(content), clustercontent.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}

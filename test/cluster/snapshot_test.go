@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/node"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/consensus"
@@ -61,7 +62,7 @@ func TestASnapshotHoldsEverything(t *testing.T) {
 	nodes := three(t, often, ports)
 	first, last := nodes[0], nodes[2]
 	file := []byte("held by all three")
-	root, _, err := first.Content().Add(t.Context(), bytes.NewReader(file))
+	root, _, err := first.Content().Add(t.Context(), bytes.NewReader(file), content.Layout{})
 	if err != nil {
 		t.Fatal(err)
 	}
