@@ -232,7 +232,7 @@ func TestFoldersThatAreInterrupted(t *testing.T) {
 		t.Errorf("pins: %s", out)
 	}
 
-	root := strings.TrimSpace(n.CLI("add", folder(4<<30)))
+	root := strings.TrimSpace(n.CLI("add", folder(2<<30)))
 	around := t.TempDir()
 	get := begin(t, n, "get", root, "-o", filepath.Join(around, "copy"))
 	harness.Eventually(t, time.Minute, "the command writes", func() (bool, error) {
@@ -257,7 +257,7 @@ func TestFoldersAreThoseOfKubo(t *testing.T) {
 	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]
 	files := oddFolder()
 	dir := writeFiles(t, "odd", files)
-	kubo := harness.StartKubo(t)
+	kubo, other := harness.StartKubo(t), harness.StartKubo(t)
 	for flags, ours := range map[string]string{
 		"--cid-version=0": "--cid-version 0", "--cid-version=1": "--hash sha2-256",
 		"--cid-version=1 --hash=blake3 --chunker=size-1048576 --max-file-links=1024": "",
@@ -266,7 +266,7 @@ func TestFoldersAreThoseOfKubo(t *testing.T) {
 		if root := strings.TrimSpace(n.CLI(append([]string{"add", dir}, strings.Fields(ours)...)...)); root != want {
 			t.Errorf("add %s is %s, want %s", ours, root, want)
 		}
-		to, err := harness.StartKubo(t).Get(want, n.Status().Node.Addrs)
+		to, err := other.Get(want, n.Status().Node.Addrs)
 		if err != nil {
 			t.Fatal(err)
 		}
