@@ -211,8 +211,9 @@ func TestReadingStandardInputCanBeInterrupted(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoFileIsNotReadAsOne promises that a command says what is wrong with a folder, a path or other content
-// that is no file, in every form, and that the node logs no error of its own.
+// TestWhatIsNoFileIsNotReadAsOne promises that a file is read by its path in a folder, that a command says what is
+// wrong with a folder on standard output, a path or other content that is no file, in every form, and that the node
+// logs no error of its own.
 func TestWhatIsNoFileIsNotReadAsOne(t *testing.T) {
 	t.Parallel() // a node of its own
 	n := harness.Start(t, harness.Options{Nodes: 1}).Nodes[0]
@@ -227,13 +228,20 @@ func TestWhatIsNoFileIsNotReadAsOne(t *testing.T) {
 			t.Errorf("get %s: %q", text, out)
 		}
 	}
-	for text, says := range map[string]string{
-		folder: "is a folder", "/ipfs/" + folder: "is a folder", "ipfs://" + folder + "/": "is a folder", tree: "is no file",
-		folder + "/file": "reads no paths", "/ipfs/" + folder + "/file": "reads no paths", "ipfs://" + folder + "/file": "reads no paths",
-		file + "/more": "reads no paths", "/ipns/example.org": "IPNS",
+	for _, text := range []string{folder + "/file", "/ipfs/" + folder + "/file", "ipfs://" + folder + "/file"} {
+		if out := n.CLI("get", text); out != "in a folder" {
+			t.Errorf("get %s: %q", text, out)
+		}
+	}
+	for text, want := range map[string]struct {
+		code int
+		says string
+	}{
+		folder: {1, "is a folder"}, "/ipfs/" + folder: {1, "is a folder"}, "ipfs://" + folder + "/": {1, "is a folder"}, tree: {2, "is no file"},
+		file + "/more": {1, "does not exist"}, folder + "/more": {1, "does not exist"}, "/ipns/example.org": {2, "IPNS"},
 	} {
-		if r := n.TryCLI("", "get", text); r.Code != 2 || r.Stdout != "" || !oneLine(r.Stderr) || !strings.Contains(r.Stderr, says) {
-			t.Errorf("get %s: exit code %d, %q, want code 2 and %q", text, r.Code, r.Stderr, says)
+		if r := n.TryCLI("", "get", text, "-o", "-"); r.Code != want.code || r.Stdout != "" || !oneLine(r.Stderr) || !strings.Contains(r.Stderr, want.says) {
+			t.Errorf("get %s: exit code %d, %q, want code %d and %q", text, r.Code, r.Stderr, want.code, want.says)
 		}
 	}
 	if log := n.Log(); strings.Contains(log, "level=ERROR") {
