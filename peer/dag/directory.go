@@ -13,7 +13,7 @@ import (
 )
 
 // Layout of folders, which is that of boxo. TestFoldersAreThoseOfBoxo compares both. boxo's package
-// hamt is not used to make folders, because it keeps about 600 bytes for each entry.
+// hamt is not used to make folders, because it keeps a node for each entry in memory.
 const (
 	// maxFolderBlock is the size of a folder in bytes from which on it is sharded.
 	maxFolderBlock = 256 << 10
