@@ -232,7 +232,7 @@ func TestFoldersThatAreInterrupted(t *testing.T) {
 		t.Errorf("pins: %s", out)
 	}
 
-	root := strings.TrimSpace(n.CLI("add", folder(2<<30)))
+	root := strings.TrimSpace(n.CLI("add", folder(1<<30)))
 	around := t.TempDir()
 	get := begin(t, n, "get", root, "-o", filepath.Join(around, "copy"))
 	harness.Eventually(t, time.Minute, "the command writes", func() (bool, error) {
