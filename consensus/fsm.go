@@ -16,6 +16,7 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/consensus/wire"
+	"github.com/holdfast-ipfs/holdfast/internal/cache"
 )
 
 // appliedKey returns the key under which the store has the index of the newest applied entry, as
@@ -25,6 +26,10 @@ func appliedKey() []byte { return []byte{0x00} }
 
 // checkpointPrefix is the prefix of the names of checkpoint folders.
 const checkpointPrefix = "checkpoint-"
+
+// firstPins is the number of new roots of which the pin is cached: the roots that are created in some
+// seconds.
+const firstPins = 8192
 
 // fsm implements Raft's interface of a state machine on top of a Store. Raft calls it from one
 // goroutine.
@@ -92,7 +97,7 @@ func openFSM(opts Options, fail func(error)) (*fsm, error) {
 	f := &fsm{
 		store: opts.Store, dir: opts.CheckpointDir, watch: opts.Watch, fail: fail, log: opts.Logger,
 		progress: newProgress(index), members: make(chan struct{}, 1), checks: newChecker(opts.Store), self: opts.ID,
-		ran: new(ran), applier: state.NewApplier(), grown: newGrowth(opts.Timings.SnapshotBytes),
+		ran: new(ran), applier: state.NewApplier(cache.NewLocked[state.RootKey, state.FirstPin](firstPins)), grown: newGrowth(opts.Timings.SnapshotBytes),
 	}
 	if err := f.learn(); err != nil {
 		return nil, err

@@ -297,7 +297,7 @@ func TestAnyHistoryOfReplacementsKeepsWhatIsCharged(t *testing.T) {
 func history(rt *rapid.T, m *machine, draw func() Command) {
 	rt.Helper()
 	twice := &machine{memory: m.fork(), t: rt, index: m.index, op: m.op}
-	m.firsts = new(firstPins)
+	m.firsts = &firstPins{allFirstPins{}}
 	steps := rapid.IntRange(1, 60).Draw(rt, "steps")
 	for step := range steps {
 		cmd := draw()

@@ -1,7 +1,5 @@
 package state
 
-import "sync"
-
 // Applier applies commands to one store, one after the other, and caches the newest operation
 // ids and the pins of new roots. The caches affect only speed. The zero value is ready to use, and
 // caches no pins. After the state of the store was replaced or applied commands were discarded, the
@@ -11,14 +9,24 @@ type Applier struct {
 	firsts *firstPins // nil: no cache
 }
 
-// NewApplier returns an Applier with all caches.
-func NewApplier() *Applier { return &Applier{firsts: new(firstPins)} }
-
-// Reset empties the caches.
-func (a *Applier) Reset() {
-	a.ops = recentOps{}
-	a.firsts.reset()
+// FirstPins is a cache of the pins that have created roots, for the newest roots. Its methods may be
+// called concurrently.
+type FirstPins interface {
+	Get(k RootKey) (p FirstPin, known bool)
+	Put(k RootKey, p FirstPin)
 }
+
+// FirstPin is the pin that has created a root.
+type FirstPin struct {
+	Account AccountID
+	ID      RequestID
+}
+
+// NewApplier returns an Applier with all caches. pins is empty, and only the Applier uses it.
+func NewApplier(pins FirstPins) *Applier { return &Applier{firsts: &firstPins{pins}} }
+
+// Reset empties the cache of operations. That of pins is only a hint and may stay.
+func (a *Applier) Reset() { a.ops = recentOps{} }
 
 // View returns a view of the state in r, as NewView does. It uses the cache of pins, also while
 // commands are applied.
@@ -69,74 +77,27 @@ func (r *recentOps) at(n uint64) (op recentOp, ok bool) {
 // that pin is needed several times: when nodes fetch the root and when they report about it. To find
 // it in an index is slow, because the keys of these indexes are in random order and spread over the
 // whole store. A nil cache is empty. Its methods may be called concurrently.
-type firstPins struct {
-	mu   sync.Mutex
-	pins map[RootKey]firstPin
-	ring []RootKey // at most maxFirstPins long
-	next int       // place in ring of the oldest root
-}
-
-type firstPin struct {
-	account AccountID
-	id      RequestID
-}
-
-// maxFirstPins is the capacity of the cache: the roots that are created in some seconds.
-const maxFirstPins = 8192
+type firstPins struct{ pins FirstPins }
 
 // note adds the pin that has created a root.
 func (f *firstPins) note(k RootKey, p *Pin) {
-	if f == nil {
-		return
+	if f != nil {
+		f.pins.Put(k, FirstPin{p.Account, p.ID})
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.pins == nil {
-		f.pins = make(map[RootKey]firstPin)
-	}
-	if _, known := f.pins[k]; !known {
-		if len(f.ring) < maxFirstPins {
-			f.ring = append(f.ring, k)
-		} else {
-			delete(f.pins, f.ring[f.next])
-			f.ring[f.next] = k
-			f.next = (f.next + 1) % maxFirstPins
-		}
-	}
-	f.pins[k] = firstPin{p.Account, p.ID}
-}
-
-func (f *firstPins) reset() {
-	if f == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.pins, f.ring, f.next = nil, nil, 0
-}
-
-func (f *firstPins) of(k RootKey) (p firstPin, known bool) {
-	if f == nil {
-		return firstPin{}, false
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p, known = f.pins[k]
-	return p, known
 }
 
 // only returns the pin that is attached to a root, if the root has one pin and the cache knows it.
 // Otherwise it returns nil, and the caller searches the index. It does not trust the cache: a pin
 // that waits for the root and has not failed is attached to it.
 func (f *firstPins) only(r Reader, root *Root) (*Pin, error) {
-	if root.Refs != 1 {
+	if f == nil || root.Refs != 1 {
 		return nil, nil
 	}
-	at, known := f.of(root.Key)
+	at, known := f.pins.Get(root.Key)
 	if !known {
 		return nil, nil
 	}
-	p, err := findPin(r, at.account, at.id)
+	p, err := findPin(r, at.Account, at.ID)
 	if err != nil || p == nil || p.Status == Failed {
 		return nil, err
 	}

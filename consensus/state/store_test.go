@@ -135,6 +135,13 @@ type machine struct {
 	fx     Effects // of the newest command
 }
 
+// allFirstPins is a cache that forgets nothing, for one goroutine.
+type allFirstPins map[RootKey]FirstPin
+
+func (a allFirstPins) Get(k RootKey) (p FirstPin, known bool) { p, known = a[k]; return p, known }
+
+func (a allFirstPins) Put(k RootKey, p FirstPin) { a[k] = p }
+
 const (
 	alice = AccountID("alice")
 	bob   = AccountID("bob")
