@@ -27,10 +27,6 @@ type CARs interface {
 	ExportCARFor(ctx context.Context, w io.Writer, account state.AccountID, text string) error
 }
 
-// CARErrorTrailer is the trailer of the answer to GET /car/{cid} that has the text of the error if
-// the CAR in the body is not complete. The answer has no such trailer if the CAR is complete.
-const CARErrorTrailer = "X-Holdfast-Error"
-
 // carType is the media type of a CAR, as IANA has registered it.
 const carType = "application/vnd.ipld.car"
 
@@ -68,58 +64,38 @@ func (p *operator) importCAR(w http.ResponseWriter, r *http.Request) error {
 }
 
 // exportCAR answers GET /car/{cid} with the DAG as a CAR. It sends the header with the first bytes.
-// The size of a CAR is not known in advance, so a later error is in the trailer CARErrorTrailer.
+// The size of a CAR is not known in advance, so a later error is in the trailer FailureTrailer.
 func (p *operator) exportCAR(w http.ResponseWriter, r *http.Request) error {
 	query, err := queryOf(r)
 	if err != nil {
 		return err
 	}
-	body := &carBody{w: w, cid: r.PathValue("cid")}
+	cid := r.PathValue("cid")
+	body := &stream{w: w, header: func(h http.Header) {
+		h.Set("Content-Type", carType)
+		h.Set("X-Holdfast-Cid", url.PathEscape(cid))
+	}}
 	if query.Has("user") {
 		who, err := Local(p.opts.Accounts)(r.Context(), r)
 		if err != nil {
 			return err
 		}
-		err = p.opts.Files.ExportCARFor(r.Context(), body, who.Account, body.cid)
+		err = p.opts.Files.ExportCARFor(r.Context(), body, who.Account, cid)
 		return p.exported(body, r, err)
 	}
-	return p.exported(body, r, p.opts.Files.ExportCAR(r.Context(), body, body.cid))
+	return p.exported(body, r, p.opts.Files.ExportCAR(r.Context(), body, cid))
 }
 
 // exported ends the answer to an export. If the body has begun, the error err becomes a trailer, and
 // exported logs it.
-func (p *operator) exported(body *carBody, r *http.Request, err error) error {
+func (p *operator) exported(body *stream, r *http.Request, err error) error {
 	if err == nil {
 		return nil
 	}
 	err = fmt.Errorf("export CAR: %w", err)
-	if !body.begun || body.failed || r.Context().Err() != nil {
-		return err // nobody reads a trailer
+	if !body.fail(r.Context(), err) {
+		return err
 	}
-	p.opts.Logger.ErrorContext(r.Context(), "an export has ended early", "cid", body.cid, "err", err)
-	body.w.Header().Set(CARErrorTrailer, url.PathEscape(answer(err).Detail))
+	p.opts.Logger.ErrorContext(r.Context(), "an export has ended early", "cid", r.PathValue("cid"), "err", err)
 	return nil
-}
-
-// carBody writes the body of the answer to an export, and the header before its first bytes.
-type carBody struct {
-	w      http.ResponseWriter
-	cid    string
-	begun  bool
-	failed bool // the connection has failed
-}
-
-// Write implements io.Writer.
-func (b *carBody) Write(data []byte) (int, error) {
-	if !b.begun {
-		b.begun = true
-		h := b.w.Header()
-		h.Set("Content-Type", carType)
-		h.Set("Trailer", CARErrorTrailer)
-		h.Set("X-Holdfast-Cid", url.PathEscape(b.cid))
-		b.w.WriteHeader(http.StatusOK)
-	}
-	n, err := b.w.Write(data)
-	b.failed = err != nil
-	return n, err
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/content"
@@ -16,10 +15,6 @@ import (
 // TarType is the media type of a folder. A client that sends a folder, or that accepts one, names it in
 // Content-Type or Accept.
 const TarType = "application/x-tar"
-
-// FailureTrailer is the trailer of an answer with a folder that says why the answer ends early, with
-// percent signs as in a query. It is absent after a complete folder.
-const FailureTrailer = "X-Holdfast-Failure"
 
 // Folders imports folders and reads them by CID.
 type Folders interface {
@@ -87,13 +82,12 @@ func (p *operator) folder(w http.ResponseWriter, r *http.Request) (err error) {
 		return fmt.Errorf("open folder: %w", err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	out := &tarAnswer{w: w}
+	out := &stream{w: w, header: func(h http.Header) { h.Set("Content-Type", TarType) }}
 	err = f.WriteTar(r.Context(), out)
-	if err == nil || !out.begun || out.failed || r.Context().Err() != nil {
+	if err == nil || !out.fail(r.Context(), err) {
 		return err
 	}
 	p.opts.Logger.WarnContext(r.Context(), "cannot read a folder", "cid", r.PathValue("cid"), "err", err)
-	w.Header().Set(FailureTrailer, url.QueryEscape(answer(err).Detail))
 	return nil
 }
 
@@ -111,23 +105,4 @@ func (p *operator) openFolder(r *http.Request) (content.Folder, error) {
 		return nil, err
 	}
 	return p.opts.Files.OpenFolderFor(r.Context(), who.Account, text)
-}
-
-// tarAnswer writes the body of an answer with a folder, and its header before the first byte.
-type tarAnswer struct {
-	w             http.ResponseWriter
-	begun, failed bool // failed means that the client got not all bytes
-}
-
-// Write implements io.Writer.
-func (t *tarAnswer) Write(b []byte) (int, error) {
-	if !t.begun {
-		t.begun = true
-		t.w.Header().Set("Content-Type", TarType)
-		t.w.Header().Set("Trailer", FailureTrailer)
-		t.w.WriteHeader(http.StatusOK)
-	}
-	n, err := t.w.Write(b)
-	t.failed = t.failed || err != nil
-	return n, err
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -38,23 +37,5 @@ func (c *Client) ExportCAR(ctx context.Context, user, cid string) (body io.ReadC
 	if resp.StatusCode != http.StatusOK {
 		return nil, answered(resp, nil)
 	}
-	return &carBody{resp.Body, resp}, nil
-}
-
-// carBody is the body of the answer to an export.
-type carBody struct {
-	io.ReadCloser
-	resp *http.Response // has the trailer after the end of the body
-}
-
-// Read implements io.Reader. At the end of the body it reads the trailer.
-func (b *carBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if text := b.resp.Trailer.Get(admin.CARErrorTrailer); err == io.EOF && text != "" { //nolint:errorlint // only io.EOF itself is the end
-		if plain, err := url.PathUnescape(text); err == nil {
-			text = plain
-		}
-		return n, fmt.Errorf("%w: %s", ErrIncompleteCAR, text)
-	}
-	return n, err
+	return &streamBody{resp.Body, resp, ErrIncompleteCAR}, nil
 }

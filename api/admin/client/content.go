@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/api/admin"
 )
+
+var errIncompleteFolder = errors.New("the folder is not complete")
 
 // ContentEntry is a file, folder or link directly in an imported folder.
 type ContentEntry = admin.ContentEntry
@@ -81,28 +84,26 @@ func (c *Client) open(ctx context.Context, user, cid string, with ...option) (Op
 	}
 	folder := resp.Header.Get("Content-Type") == admin.TarType
 	if folder {
-		resp.Body = &folderBody{ReadCloser: resp.Body, answer: resp}
+		resp.Body = &streamBody{resp.Body, resp, errIncompleteFolder}
 	}
 	return Opened{resp.Body, resp.ContentLength, folder}, nil
 }
 
-// folderBody is the body of an answer with a folder.
-type folderBody struct {
+// streamBody is the body of an answer that may end with admin.FailureTrailer.
+type streamBody struct {
 	io.ReadCloser
-	answer *http.Response
+	answer     *http.Response // has the trailer after the end of the body
+	incomplete error          // what the end of the body means if there is a trailer
 }
 
-// Read implements io.Reader. At the end it returns the reason of the node if the folder is not complete.
-func (f *folderBody) Read(b []byte) (int, error) {
-	n, err := f.ReadCloser.Read(b)
-	if err == io.EOF { //nolint:errorlint // the end of the body
-		if text := f.answer.Trailer.Get(admin.FailureTrailer); text != "" {
-			reason, wrong := url.QueryUnescape(text)
-			if wrong != nil {
-				reason = text
-			}
-			err = fmt.Errorf("the folder is not complete: %s", reason)
+// Read implements io.Reader. At the end it returns the reason of the node if the answer is not complete.
+func (s *streamBody) Read(b []byte) (int, error) {
+	n, err := s.ReadCloser.Read(b)
+	if text := s.answer.Trailer.Get(admin.FailureTrailer); err == io.EOF && text != "" { //nolint:errorlint // only io.EOF itself is the end
+		if plain, err := url.PathUnescape(text); err == nil {
+			text = plain
 		}
+		return n, fmt.Errorf("%w: %s", s.incomplete, text)
 	}
 	return n, err
 }
