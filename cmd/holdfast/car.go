@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"unicode/utf8"
 
@@ -76,6 +77,9 @@ type importedRoot struct {
 }
 
 func (a *app) importCAR(ctx context.Context, o operator, path, user, name string, asJSON bool) error {
+	if info, err := os.Stat(path); path != "-" && err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder: a CAR is a file", path)
+	}
 	in, size, done, err := a.input(ctx, path)
 	if err != nil {
 		return err
@@ -119,32 +123,6 @@ func (a *app) importCAR(ctx context.Context, o operator, path, user, name string
 		return errors.Join(a.did(true, result, ""), failed)
 	}
 	return failed
-}
-
-// input opens the file path for reading, or standard input for -. It returns the size in bytes, or -1
-// if that is not known. The caller calls done at the end. Reading ends with ctx.
-func (a *app) input(ctx context.Context, path string) (in io.Reader, size int64, done func(), err error) {
-	if path == "-" {
-		return interruptible(ctx, a.stdin), -1, func() {}, nil
-	}
-	f, err := openInput(ctx, path)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	done = func() { _ = f.Close() } // only read from
-	info, err := f.Stat()
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder: a CAR is a file", path)
-	}
-	if err != nil {
-		done()
-		return nil, 0, nil, err
-	}
-	size = -1
-	if info.Mode().IsRegular() {
-		size = info.Size()
-	}
-	return interruptible(ctx, f), size, done, nil
 }
 
 func (a *app) carExportCommand() *cobra.Command {

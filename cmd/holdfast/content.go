@@ -148,27 +148,38 @@ func (a *app) add(ctx context.Context, o operator, paths []string, plan addPlan)
 
 // importFile imports a file, or standard input for the path -.
 func (a *app) importFile(ctx context.Context, o operator, path string, plan addPlan) (client.Content, error) {
-	in := interruptible(ctx, a.stdin)
-	size := int64(-1)
-	if path != "-" {
-		f, err := openInput(ctx, path)
-		if err != nil {
-			return client.Content{}, err
-		}
-		defer func() { _ = f.Close() }() // only read from
-		info, err := f.Stat()
-		if err != nil {
-			return client.Content{}, err
-		}
-		if info.Mode().IsRegular() {
-			size = info.Size()
-		}
-		in = interruptible(ctx, f)
+	in, size, done, err := a.input(ctx, path)
+	if err != nil {
+		return client.Content{}, err
 	}
+	defer done()
 	bar := a.newBar(size, "importing")
 	added, err := o.Import(ctx, io.TeeReader(in, bar), client.Import{Hash: plan.hash, CIDVersion: plan.version})
 	_ = bar.Finish() // it is only for the eye
 	return added, err
+}
+
+// input opens the file path for reading, or standard input for -. It returns the size in bytes, or -1
+// if that is not known. The caller calls done at the end. Reading ends with ctx.
+func (a *app) input(ctx context.Context, path string) (in io.Reader, size int64, done func(), err error) {
+	if path == "-" {
+		return interruptible(ctx, a.stdin), -1, func() {}, nil
+	}
+	f, err := openInput(ctx, path)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	done = func() { _ = f.Close() } // only read from
+	info, err := f.Stat()
+	if err != nil {
+		done()
+		return nil, 0, nil, err
+	}
+	size = -1
+	if info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return interruptible(ctx, f), size, done, nil
 }
 
 func (a *app) getCommand() *cobra.Command {
