@@ -9,22 +9,15 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer/dag"
-	"github.com/holdfast-ipfs/holdfast/storage/blocks"
-	block "github.com/ipfs/go-block-format"
 	"github.com/ipfs/go-cid"
 	ipld "github.com/ipfs/go-ipld-format"
 )
 
 // ImportCAR implements content.Store.
 func (f *files) ImportCAR(ctx context.Context, reference string, r io.Reader) (content.CAR, error) {
-	car, err := dag.ImportCAR(ctx, r, func(b []block.Block) error { return f.blocks.Put(ctx, reference, b) })
-	switch {
-	case errors.Is(err, blocks.ErrNoSpace):
-		return content.CAR{}, state.Errorf(state.CodeNoSpace, "the disk of this node has no room for new content")
-	case errors.Is(err, dag.ErrInvalidCAR):
-		return content.CAR{}, state.Errorf(state.CodeInvalid, "%v", err)
-	case err != nil:
-		return content.CAR{}, err
+	car, err := dag.ImportCAR(ctx, r, f.put(ctx, reference))
+	if err != nil {
+		return content.CAR{}, notImported(err)
 	}
 	from, done := f.from(car.Roots[0], nil)
 	defer done()

@@ -51,7 +51,7 @@ func notImported(err error) error {
 	switch {
 	case errors.Is(err, blocks.ErrNoSpace):
 		return state.Errorf(state.CodeNoSpace, "the disk of this node has no room for new content")
-	case errors.Is(err, dag.ErrInvalidTar), errors.Is(err, dag.ErrTooLarge), errors.Is(err, dag.ErrLayout):
+	case errors.Is(err, dag.ErrInvalidTar), errors.Is(err, dag.ErrInvalidCAR), errors.Is(err, dag.ErrTooLarge), errors.Is(err, dag.ErrLayout):
 		return state.Errorf(state.CodeInvalid, "%v", err)
 	}
 	return err
