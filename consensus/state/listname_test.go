@@ -236,19 +236,7 @@ func TestNoErrorIsPassedOverByAListOfPackedNames(t *testing.T) {
 		"in any case":  {Name: "k", Match: IExact, Limit: 10, Statuses: []Status{Pinned}},
 		"only a total": {Name: "s", Match: IPartial},
 	} {
-		read := func(r Reader) error {
-			_, _, err := NewView(r, m.index).ListPins(t.Context(), alice, q)
-			return err
-		}
-		whole := &broken{m.memory, never}
-		if err := read(whole); err != nil {
-			t.Fatal(err)
-		}
-		for at := range never - whole.left {
-			if err := read(&broken{m.memory, at}); !errors.Is(err, errBroken) {
-				t.Fatalf("%s: call %d failed, and the answer is %v", name, at, err)
-			}
-		}
+		m.tellsFailedReads(t, name, q)
 	}
 }
 
@@ -317,11 +305,17 @@ func TestAClosedAccountLeavesNoPackedNames(t *testing.T) {
 	if len(m.rows(tableNames)) == 0 {
 		t.Fatal("nothing is packed")
 	}
-	m.must(&CloseAccount{Account: bob})
+	m.leavesNothingPacked(bob)
+}
+
+// leavesNothingPacked closes an account and clears it. Nothing packed may be left.
+func (m *machine) leavesNothingPacked(a AccountID) {
+	m.t.Helper()
+	m.must(&CloseAccount{Account: a})
 	for {
 		closing, err := m.view().Closing(10)
 		if err != nil {
-			t.Fatal(err)
+			m.t.Fatal(err)
 		}
 		if len(closing) == 0 {
 			break
@@ -329,7 +323,7 @@ func TestAClosedAccountLeavesNoPackedNames(t *testing.T) {
 		m.must(&ClearAccounts{Accounts: closing})
 	}
 	if rows := m.rows(tableNames); len(rows) != 0 {
-		t.Errorf("%d rows are left", len(rows))
+		m.t.Errorf("%d rows are left", len(rows))
 	}
 }
 
@@ -358,4 +352,22 @@ func TestPackingEndsWithItsBounds(t *testing.T) {
 			}
 		}
 	})
+}
+
+// tellsFailedReads lists pins of alice and lets each read of the store fail once. The list must tell it.
+func (m *machine) tellsFailedReads(t *testing.T, name string, q PinQuery) {
+	t.Helper()
+	read := func(r Reader) error {
+		_, _, err := NewView(r, m.index).ListPins(t.Context(), alice, q)
+		return err
+	}
+	whole := &broken{m.memory, never}
+	if err := read(whole); err != nil {
+		t.Fatal(err)
+	}
+	for at := range never - whole.left {
+		if err := read(&broken{m.memory, at}); !errors.Is(err, errBroken) {
+			t.Fatalf("%s: call %d failed, and the answer is %v", name, at, err)
+		}
+	}
 }

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -173,19 +172,7 @@ func TestNoErrorIsPassedOverByAListOfPairs(t *testing.T) {
 		for _, p := range pairs {
 			q.Meta[p] = "1"
 		}
-		read := func(r Reader) error {
-			_, _, err := NewView(r, m.index).ListPins(t.Context(), alice, q)
-			return err
-		}
-		whole := &broken{m.memory, never}
-		if err := read(whole); err != nil {
-			t.Fatal(err)
-		}
-		for at := range never - whole.left {
-			if err := read(&broken{m.memory, at}); !errors.Is(err, errBroken) {
-				t.Fatalf("%v: call %d failed, and the answer is %v", pairs, at, err)
-			}
-		}
+		m.tellsFailedReads(t, fmt.Sprint(pairs), q)
 	}
 }
 

@@ -294,20 +294,7 @@ func TestAClosedAccountLeavesNoBitsOfPairs(t *testing.T) {
 	if runs < 2 || bits != 3*runs {
 		t.Fatalf("%d runs and %d rows of bits", runs, bits)
 	}
-	m.must(&CloseAccount{Account: bob})
-	for {
-		closing, err := m.view().Closing(10)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(closing) == 0 {
-			break
-		}
-		m.must(&ClearAccounts{Accounts: closing})
-	}
-	if rows := m.rows(tableNames); len(rows) != 0 {
-		t.Errorf("%d rows are left", len(rows))
-	}
+	m.leavesNothingPacked(bob)
 }
 
 // BenchmarkDeletePins is what Apply costs for deletions in entries of 256 pins, without and with two
