@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // Limits for the processes that the demo starts.
 const (
 	childGrace    = 15 * time.Second // time from SIGTERM to SIGKILL
+	signalGrace   = time.Second      // time from the end of a process by Ctrl-C until this program learns of the signal
 	childLogBytes = 4 << 10          // bytes that failure reads at the end of a log to find its last line
 )
 
@@ -112,9 +114,26 @@ func (c *child) failure() error {
 	return fmt.Errorf("%s; its last line: %s", text, lines[len(lines)-1])
 }
 
+// end returns the error for a process that has ended while ctx was not seen to have ended. A Ctrl-C
+// that comes between fork and exec reaches the new process too, since it is in the process group of
+// this program for that moment. If SIGINT ended the process and ctx ends within signalGrace, end
+// returns the error of ctx, otherwise c.failure().
+func (c *child) end(ctx context.Context) error {
+	if status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGINT {
+		late := time.NewTimer(signalGrace)
+		defer late.Stop()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-late.C:
+		}
+	}
+	return c.failure()
+}
+
 // until calls cond, and repeats the call after the interval every, until cond returns true. If
 // ctx ends first, until returns the error of ctx joined with the last error of cond. If the
-// process c ends first, until returns c.failure(). c may be nil.
+// process c ends first, until returns c.end(ctx). c may be nil.
 func until(ctx context.Context, every time.Duration, c *child, cond func(ctx context.Context) (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -124,7 +143,7 @@ func until(ctx context.Context, every time.Duration, c *child, cond func(ctx con
 			return nil
 		}
 		if c != nil && c.ended() {
-			return c.failure()
+			return c.end(ctx)
 		}
 		select {
 		case <-ctx.Done():

@@ -161,7 +161,7 @@ func (d *demo) startPeer(ctx context.Context, program string) error {
 	defer stop()
 	line, err := bufio.NewReader(io.LimitReader(out, maxReadyLine)).ReadBytes('\n')
 	if err != nil {
-		return errors.Join(fmt.Errorf("the foreign peer did not start: %w", err), c.kill(), c.failure())
+		return errors.Join(fmt.Errorf("the foreign peer did not start: %w", err), c.kill(), c.end(ctx))
 	}
 	if err := json.Unmarshal(line, d.peer); err != nil || len(d.peer.Addrs) == 0 {
 		return fmt.Errorf("the foreign peer printed %q: %w", line, err)

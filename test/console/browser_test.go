@@ -259,24 +259,43 @@ func (p *tab) enter(field, value string) {
 	p.do(chromedp.SendKeys(chromedp.CSS(field), value))
 }
 
-// clickTries is how often a click is tried again whose element a live page has just replaced.
+// clickTries is how often a click is tried again whose element a live page has just replaced or moved.
 const clickTries = 5
+
+// watchClick has the page remember at the next click whether it met the element that an XPath expression finds. A live
+// page may have moved the element after Chromium was told where to click. A click that misses has no effect.
+func watchClick(xpath string) chromedp.Action[string] {
+	return chromedp.Evaluate[string](`(() => {
+		removeEventListener("click", window.clickWatch, true)
+		window.clickMissed = true
+		window.clickWatch = e => {
+			const found = document.evaluate(` + "`" + xpath + "`" + `, document, null, XPathResult.ORDERED_NODE_SNAPSHOT_TYPE)
+			window.clickMissed = true
+			for (let i = 0; i < found.snapshotLength; i++)
+				if (found.snapshotItem(i).contains(e.target)) window.clickMissed = false
+			if (window.clickMissed) { e.preventDefault(); e.stopPropagation() }
+			else removeEventListener("click", window.clickWatch, true)
+		}
+		addEventListener("click", window.clickWatch, true)
+		return window.textAtClick = document.body?.innerText ?? ""
+	})()`)
+}
 
 // click clicks the element that an XPath expression finds.
 func (p *tab) click(xpath string) {
 	p.t.Helper()
-	ask(p, chromedp.Evaluate[string](`window.textAtClick = document.body?.innerText ?? ""`))
 	for try := 1; ; try++ {
+		ask(p, watchClick(xpath))
 		ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
 		err := chromedp.Do(ctx, chromedp.Click(xpath))
 		cancel()
-		// Chromium may load the next page before it has answered that the mouse button is up.
-		if err == nil || pageLeft(err) {
+		// Chromium may load the next page before it has answered that the mouse button is up. That page has no watch.
+		if err != nil && pageLeft(err) || err == nil && !ask(p, chromedp.Evaluate[bool]("!!window.clickMissed")) {
 			return
 		}
-		gone := strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "No node with given id")
+		gone := err == nil || strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "No node with given id")
 		if try == clickTries || !gone {
-			p.t.Fatalf("%v; the page is %s", err, p.what())
+			p.t.Fatalf("a click on %s: %v; the page is %s", xpath, err, p.what())
 		}
 	}
 }
