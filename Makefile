@@ -45,6 +45,9 @@ BENCH ?= ./...
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := bin/tools/golangci-lint-$(GOLANGCI_VERSION)
 
+NFPM_VERSION := v2.48.0
+NFPM         := bin/tools/nfpm-$(NFPM_VERSION)
+
 # The stock IPFS node that test/conformance drives; its version is in KUBO_MODULE/go.mod.
 KUBO        := bin/tools/ipfs
 KUBO_MODULE := test/conformance/testdata/kubo
@@ -65,6 +68,15 @@ help: ## this list
 build: ## bin/holdfast
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/holdfast ./cmd/holdfast
 
+.PHONY: packages
+packages: $(NFPM) ## dist/: deb, rpm and tar.gz for amd64 and arm64 (ARCHS), and their checksums
+	GO=$(GO) NFPM=$(NFPM) deploy/packages/build
+
+$(NFPM):
+	mkdir -p bin/tools
+	GOBIN=$(CURDIR)/bin/tools $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+	mv bin/tools/nfpm $@
+
 # What takes longest begins first.
 .PHONY: test
 test: ## every test that needs nothing but Go
@@ -80,7 +92,7 @@ check: ## all that CI runs, on this machine
 
 # What is too long, or too large, for CI; docs/testing.md has the last result of each line.
 .PHONY: check-long
-check-long: lint race-all conformance-long console-long faults bench-short fuzz chaos ## what CI leaves out, in some hours
+check-long: lint packages race-all conformance-long console-long faults bench-short fuzz chaos ## what CI leaves out, in some hours
 
 .PHONY: settings
 settings: ## docs/settings.md, from the table in config

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,10 +55,16 @@ const (
 func (a *app) serveOn(ctx context.Context, c config.Config) error {
 	processors, restore := moreProcessors(a.environ)
 	defer restore()
+	service := &supervised{logger: newLogger(a.stderr, c.Log)}
+	running, end := context.WithCancel(ctx)
+	var told sync.WaitGroup
+	told.Go(func() { service.run(running) })
+	defer told.Wait()
+	defer end()
 	removed := false
 	pause := backoff.New(firstRebuild, lastRebuild)
 	for {
-		err := a.serve(ctx, c, processors)
+		err := a.serve(ctx, c, processors, service)
 		logger := newLogger(a.stderr, c.Log)
 		switch {
 		case ctx.Err() != nil:
@@ -113,7 +120,7 @@ func ratesOf(r config.Rates) api.Rates {
 // Until the node is open, the API answers only health checks. At the end the API first completes
 // its running requests. Only then the node stops; if it is the leader, it hands leadership to
 // another member.
-func (a *app) serve(ctx context.Context, c config.Config, processors int) (err error) {
+func (a *app) serve(ctx context.Context, c config.Config, processors int, service *supervised) (err error) {
 	var recent activity.Log
 	logger := slog.New(recent.Handler(newLogger(a.stderr, c.Log).Handler()))
 	logger.DebugContext(ctx, "settings", "config", c)
@@ -164,6 +171,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int) (err e
 	h.node.Store(n)
 	serves = true
 	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "console", server.Addrs().Console, "paid", server.Addrs().Paid, "admin", server.Addrs().Admin, "data", c.Data)
+	service.serves(h)
 	g.Go(func() error {
 		if err := n.Run(nodeCtx); err != nil {
 			return fmt.Errorf("node: %w", err)
