@@ -173,6 +173,7 @@ type OperatorOptions struct {
 	Files    Files
 	Blocks   Blocks
 	Replica  Replica
+	Backups  Backups
 	Payments Payments
 	// Pins serves /pins and the paths below it: the Pinning Service API with Local for
 	// authentication.
@@ -285,6 +286,7 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodPost, Path: "/car", Serve: p.importCAR},
 		{Method: http.MethodGet, Path: "/car/{cid}", Serve: p.exportCAR},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
+		{Method: http.MethodGet, Path: "/backup", Serve: p.backup},
 		{Method: http.MethodGet, Path: "/state/hash", Serve: p.stateHash},
 		{Method: http.MethodGet, Path: "/state/checks", Serve: call(p.stateChecks)},
 		{Method: http.MethodPost, Path: "/state/checks", Serve: p.checkState},

@@ -42,7 +42,7 @@ type State interface {
 // Options are the settings and dependencies of Accounts. State and Secret are required.
 type Options struct {
 	State  State
-	Secret []byte           // the cluster secret, with which the signing keys are encrypted
+	Secret []byte           // the cluster secret, from which the account secret is known
 	Now    func() time.Time // nil means time.Now
 	NewID  func() string    // nil: random; lower-case base32, at most state.MaxIDLen-2 bytes
 	Logger *slog.Logger     // nil means no log
@@ -82,7 +82,8 @@ const maxVerified = 8192
 // Accounts manages accounts, keys and sessions.
 type Accounts struct {
 	state  State
-	secret []byte
+	secret []byte // the cluster secret
+	own    *keys  // those of the cluster secret
 	now    func() time.Time
 	newID  func() string
 	agreed func() (early, late state.Millis, ok bool)
@@ -99,9 +100,7 @@ type Accounts struct {
 	signers   atomic.Pointer[signers] // nil until the state was read once
 	asked     atomic.Int64            // when the cluster was last asked for signing keys, in milliseconds since 1970
 	sessions  sessions
-	setupKey  []byte // key of the HMAC in setup tokens
-	linkKey   []byte // key of the HMAC in one-time links
-	sealKey   []byte // key that encrypts sealed values
+	derived   atomic.Pointer[keys] // nil until the record of the cluster was read once
 	signUp    SignUp
 	uses      *uses
 	requests  requests // counts the requests of accounts since they were last written to the state
@@ -114,11 +113,10 @@ func New(o Options) *Accounts {
 	a := &Accounts{
 		state: o.State, secret: o.Secret, now: o.Now, newID: o.NewID, agreed: o.Agreed, log: o.Logger, watch: o.Watch, node: o.Node,
 		verified: cache.NewLocked[[sha256.Size]byte, claims](maxVerified), known: newKnown(),
-		sessions: newSessions(o.Secret, o.SessionIdle, o.SessionLife), tries: newTries(o.Tries),
+		own: keysOf(o.Secret), tries: newTries(o.Tries),
 	}
+	a.sessions = newSessions(func() []byte { return a.keys().sessions }, o.SessionIdle, o.SessionLife)
 	a.uses = newUses(a.sessions.idle)
-	a.setupKey = derivedKey(o.Secret, setupInfo)
-	a.linkKey, a.sealKey = derivedKey(o.Secret, linkInfo), derivedKey(o.Secret, valueInfo)
 	a.signUp = cmp.Or(o.SignUp, SignUpOff)
 	a.allowance = cmp.Or(o.Allowance, state.DefaultAllowance)
 	if a.refuse = o.Refused; a.refuse == nil {

@@ -598,6 +598,10 @@ func (a *Accounts) open(view state.View) (*signers, error) {
 	if err != nil {
 		return nil, err
 	}
+	own, err := a.keysIn(view)
+	if err != nil {
+		return nil, err
+	}
 	before := a.signers.Load()
 	known := &signers{by: make(map[uint64]*signer, 1+len(later))}
 	for _, k := range append([]state.SigningKey{{Sealed: cluster.SealedSigningKey}}, later...) {
@@ -606,7 +610,7 @@ func (a *Accounts) open(view state.View) (*signers, error) {
 			known.by[k.Generation] = before.by[k.Generation]
 			continue
 		}
-		seed, err := unseal(a.secret, k.Sealed)
+		seed, err := unseal(own.secret, k.Sealed)
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ const (
 //
 //	"hfo_" | base64url of: 32 random bytes | the first 16 of HMAC-SHA256 over them
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast link v1"), as for a session
+// under the key HKDF-SHA256(account secret, no salt, info "holdfast link v1"), as for a session
 // token. The state has only base64url(SHA-256(32 random bytes)).
 const (
 	linkPrefix = "hfo_"
@@ -112,7 +112,7 @@ func (a *Accounts) addLink(ctx context.Context, email string, life time.Duration
 		return Link{}, fmt.Errorf("one-time link: %w", err)
 	}
 	a.log.InfoContext(ctx, "one-time link made", "email", email, "purpose", l.Purpose)
-	token := linkPrefix + base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], mac(a.linkKey, random)...))
+	token := linkPrefix + base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], mac(a.keys().link, random)...))
 	return Link{token, l.Purpose, email, expires}, nil
 }
 
@@ -138,7 +138,7 @@ func (a *Accounts) LinkOf(ctx context.Context, token string) (Link, error) {
 func (a *Accounts) openLink(ctx context.Context, token string) (state.OneTimeLink, error) {
 	text, ok := strings.CutPrefix(token, linkPrefix)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if !ok || err != nil || len(raw) != sessionRandom+sessionMAC || !hmac.Equal(raw[sessionRandom:], mac(a.linkKey, raw[:sessionRandom])) {
+	if !ok || err != nil || len(raw) != sessionRandom+sessionMAC || !hmac.Equal(raw[sessionRandom:], mac(a.keys().link, raw[:sessionRandom])) {
 		return state.OneTimeLink{}, state.ErrNotFound
 	}
 	view, release, err := a.state.View(ctx)

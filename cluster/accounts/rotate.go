@@ -19,7 +19,7 @@ func (a *Accounts) RotateSigningKey(ctx context.Context) (generation uint64, err
 	if err := a.Fits(); err != nil { // else no other node could open the new one
 		return 0, fmt.Errorf("rotate: %w", err)
 	}
-	sealed, err := NewSigningKey(a.secret)
+	sealed, err := NewSigningKey(a.keys().secret)
 	if err != nil {
 		return 0, err
 	}

@@ -15,7 +15,7 @@ import (
 //
 //	version (1 byte, 0x01) | nonce (12 bytes) | AES-256-GCM of the Ed25519 seed (32 + 16 bytes)
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast seal v1"), with the version
+// under the key HKDF-SHA256(account secret, no salt, info "holdfast seal v1"), with the version
 // byte as additional data. So the state alone, for example a backup, is not enough to sign.
 const (
 	sealVersion = 1
@@ -69,11 +69,14 @@ func unseal(secret, sealed []byte) ([]byte, error) {
 	return seed, nil
 }
 
-func sealer(secret []byte) (cipher.AEAD, error) {
+func sealer(secret []byte) (cipher.AEAD, error) { return cipherOf(secret, sealInfo) }
+
+// cipherOf returns the cipher for one purpose, with a key that is derived from secret.
+func cipherOf(secret []byte, info string) (cipher.AEAD, error) {
 	if len(secret) < MinSecret {
 		return nil, fmt.Errorf("the cluster secret has %d bytes, at least %d are needed", len(secret), MinSecret)
 	}
-	key, err := hkdf.Key(sha256.New, secret, nil, sealInfo, 32)
+	key, err := hkdf.Key(sha256.New, secret, nil, info, 32)
 	if err != nil {
 		return nil, err
 	}

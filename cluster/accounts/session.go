@@ -26,7 +26,7 @@ const (
 //
 //	"hfs_" | base64url of: 32 random bytes | the first 16 of HMAC-SHA256 over them
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast session v1"). The HMAC lets a
+// under the key HKDF-SHA256(account secret, no salt, info "holdfast session v1"). The HMAC lets a
 // node reject an invented token without asking the cluster. The state has only
 // base64url(SHA-256(32 random bytes)).
 const (
@@ -38,18 +38,18 @@ const (
 
 // sessions creates and checks session tokens.
 type sessions struct {
-	key        []byte
+	key        func() []byte
 	idle, life time.Duration
 }
 
-func newSessions(secret []byte, idle, life time.Duration) sessions {
+func newSessions(key func() []byte, idle, life time.Duration) sessions {
 	if idle <= 0 {
 		idle = DefaultSessionIdle
 	}
 	if life <= 0 {
 		life = DefaultSessionLife
 	}
-	return sessions{key: derivedKey(secret, sessionInfo), idle: idle, life: life}
+	return sessions{key: key, idle: idle, life: life}
 }
 
 // derivedKey returns the key for one purpose, derived from the cluster secret: HKDF-SHA256
@@ -71,7 +71,7 @@ func mac(key, text []byte) []byte {
 
 // token returns the token for the given random bytes, and the id of its session.
 func (s sessions) token(random []byte) (token string, id state.SessionID) {
-	text := base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], mac(s.key, random)...))
+	text := base64.RawURLEncoding.EncodeToString(append(random[:sessionRandom:sessionRandom], mac(s.key(), random)...))
 	return sessionPrefix + text, sessionID(random)
 }
 
@@ -88,7 +88,7 @@ func (s sessions) read(token string) (state.SessionID, bool) {
 		return "", false
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || !hmac.Equal(raw[sessionRandom:], mac(s.key, raw[:sessionRandom])) {
+	if err != nil || !hmac.Equal(raw[sessionRandom:], mac(s.key(), raw[:sessionRandom])) {
 		return "", false
 	}
 	return sessionID(raw[:sessionRandom]), true

@@ -22,7 +22,7 @@ const LinkLife = 30 * time.Minute
 //
 //	"hfl_" | base64url of: expiry in milliseconds since 1970, 8 bytes, big endian | 24 random bytes | the first 16 of HMAC-SHA256 over them
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast setup v1"). It is not stored.
+// under the key HKDF-SHA256(account secret, no salt, info "holdfast setup v1"). It is not stored.
 // It is no longer accepted once the cluster has an administrator, so it can be used only once.
 const (
 	setupPrefix = "hfl_"
@@ -44,7 +44,7 @@ func (a *Accounts) SetupToken() (string, error) {
 		return "", fmt.Errorf("setup token: %w", err)
 	}
 	binary.BigEndian.PutUint64(signed, uint64(state.MillisOf(a.now().Add(LinkLife))))
-	return setupPrefix + base64.RawURLEncoding.EncodeToString(append(signed, mac(a.setupKey, signed)...)), nil
+	return setupPrefix + base64.RawURLEncoding.EncodeToString(append(signed, mac(a.keys().setup, signed)...)), nil
 }
 
 // CheckSetup returns nil if SetUp would accept a token. It returns state.ErrNotFound if the token
@@ -68,7 +68,7 @@ func (a *Accounts) CheckSetup(ctx context.Context, token string) error {
 func (a *Accounts) readSetup(token string) bool {
 	text, ok := strings.CutPrefix(token, setupPrefix)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if !ok || err != nil || len(raw) != setupSigned+sessionMAC || !hmac.Equal(raw[setupSigned:], mac(a.setupKey, raw[:setupSigned])) {
+	if !ok || err != nil || len(raw) != setupSigned+sessionMAC || !hmac.Equal(raw[setupSigned:], mac(a.keys().setup, raw[:setupSigned])) {
 		return false
 	}
 	return state.MillisOf(a.now()) < state.Millis(binary.BigEndian.Uint64(raw))

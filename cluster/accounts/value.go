@@ -17,7 +17,7 @@ import (
 //
 //	nonce (12 bytes) | AES-256-GCM of: expiry in milliseconds since 1970, 8 bytes, big endian | JSON
 //
-// under the key HKDF-SHA256(cluster secret, no salt, info "holdfast value v1"), with the kind of
+// under the key HKDF-SHA256(account secret, no salt, info "holdfast value v1"), with the kind of
 // the value as additional data. Any node of the cluster can decrypt it, and no node stores it.
 const (
 	valueInfo  = "holdfast value v1"
@@ -77,7 +77,7 @@ func (a *Accounts) OpenValue(kind, text string, into any) error {
 }
 
 func (a *Accounts) valueCipher() (cipher.AEAD, error) {
-	block, err := aes.NewCipher(a.sealKey)
+	block, err := aes.NewCipher(a.keys().value)
 	if err != nil {
 		return nil, fmt.Errorf("value: %w", err)
 	}

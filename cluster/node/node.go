@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -145,6 +146,8 @@ type Node struct {
 	objects   *objects.Objects
 	payments  *payments.Payments
 	ingest    *ingest.Ingest
+
+	backingUp sync.Mutex // locked while a backup is read
 }
 
 // Pins returns the service for pins.

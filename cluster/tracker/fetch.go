@@ -362,9 +362,14 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 		e.renew(root.Born) // that was about another incarnation
 	}
 	pinned = e.repinned(&root) || pinned
+	once, err := heldOnce(view, &root)
+	if err != nil {
+		d.trouble(ctx, e, err)
+		return
+	}
 	// The rest of a damaged copy may be the last copy, so it is never given up. Neither is
-	// the content of objects, which was held once.
-	last := root.Links > 0 || d.t.damaged(e.root)
+	// content that was held once.
+	last := once || d.t.damaged(e.root)
 	incurable := cause != nil && d.t.opts.Fetcher.Final(cause)
 	blameless := cause != nil && d.t.opts.Fetcher.Blameless(cause)
 	// Another pin of the root may have no refused origins, so its content can still be
@@ -393,6 +398,20 @@ func (d *dispatcher) failed(ctx context.Context, view state.View, e *entry, reas
 	}
 	d.saveAttempts(e, d.t.opts.Now().Add(pause))
 	d.delay(e, pause)
+}
+
+// heldOnce returns whether the content was complete on some node, so that it may come back with a
+// disk: content of objects, and content that was pinned before a restore or a recovery has removed
+// members. A pin of it remains pinned, with too few copies.
+func heldOnce(view state.View, root *state.Root) (bool, error) {
+	if root.Links > 0 {
+		return true, nil
+	}
+	if root.Status != state.Pinned {
+		return false, nil
+	}
+	replaced, err := view.MembersReplaced()
+	return root.Born < replaced, wrap("read when the members were replaced", err)
 }
 
 func (d *dispatcher) heldElsewhere(root *state.Root) bool {

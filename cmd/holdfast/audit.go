@@ -19,7 +19,7 @@ const auditPage = 1000
 var (
 	auditFamilies = []string{"app", "bucket", "cluster", "key", "member", "session", "share", "user"}
 	auditActions  = []string{
-		"app.create", "app.remove", "bucket.create", "bucket.delete", "bucket.public", "bucket.cors", "cluster.create", "cluster.signing-key",
+		"app.create", "app.remove", "bucket.create", "bucket.delete", "bucket.public", "bucket.cors", "cluster.create", "cluster.signing-key", "cluster.restore", "cluster.recover",
 		"key.create", "key.show", "key.revoke", "member.token", "member.join", "member.drain", "member.remove", "session.create", "session.end", "session.refused",
 		"share.create", "share.revoke",
 		"user.create", "user.delete", "user.quota", "user.credits", "user.password", "user.admin", "user.link", "user.link-revoke", "user.identity", "user.identity-remove", "user.disable", "user.enable", "user.content-end",

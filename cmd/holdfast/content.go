@@ -349,10 +349,16 @@ func (a *app) getFile(content client.Opened, output string) error {
 // part of the content. If path exists and is not a regular file, such as /dev/null, fill writes
 // to it directly. A new file gets the permissions mode; an existing file keeps its permissions. A
 // crash leaves a file named .NAME.partial-* behind.
-func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) (err error) {
+func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return writeInto(path, info, fill)
 	}
+	return replaceFile(path, newFileMode(path, mode), fill)
+}
+
+// replaceFile is writeWhole for a path that is a regular file or does not exist. The file gets the
+// permissions mode in any case.
+func replaceFile(path string, mode fs.FileMode, fill func(w io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".partial-*")
 	if err != nil {
 		return err
@@ -366,7 +372,7 @@ func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) (er
 	if err := fill(f); err != nil {
 		return err
 	}
-	if err := f.Chmod(newFileMode(path, mode)); err != nil {
+	if err := f.Chmod(mode); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {

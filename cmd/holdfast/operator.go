@@ -63,6 +63,10 @@ type operator interface {
 	// seen for each change of the pin.
 	WaitPin(ctx context.Context, user, id string, seen func(client.PinStatus)) (client.PinStatus, error)
 
+	// Backup returns a backup of the replicated state. If it is not complete, body returns an
+	// error.
+	Backup(ctx context.Context) (body io.ReadCloser, err error)
+
 	// Scrub verifies all blocks on the node and waits until damaged ones are repaired.
 	Scrub(ctx context.Context) (client.Scrubbed, error)
 

@@ -156,7 +156,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int, servic
 		surfaces.Pins, surfaces.Accounts, surfaces.Audit, surfaces.Ledger, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Audit(), n.Ledger(), n.Members(), n.Content()
 		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
 		surfaces.Neighbours, surfaces.Providers = n.Neighbours(), n.Providers()
-		surfaces.Payments, surfaces.Copies = n.Payments(), n.Copies
+		surfaces.Payments, surfaces.Copies, surfaces.Backups = n.Payments(), n.Copies, n
 		err = server.Open(surfaces)
 	}
 	if err != nil {

@@ -10,39 +10,41 @@ type Action string
 
 // All actions. The part of the text before the point is the family of the action.
 const (
-	ActionClusterCreate Action = "cluster.create"
-	ActionSigningKey    Action = "cluster.signing-key"
-	ActionSessionCreate Action = "session.create"
-	ActionSessionEnd    Action = "session.end"
-	ActionRefusalsRest  Action = "session.refused" // row with the number of refused attempts that got no row of their own
-	ActionKeyCreate     Action = "key.create"
-	ActionKeyShow       Action = "key.show"
-	ActionKeyRevoke     Action = "key.revoke"
-	ActionUserCreate    Action = "user.create"
-	ActionUserDelete    Action = "user.delete"
-	ActionUserQuota     Action = "user.quota"
-	ActionUserCredits   Action = "user.credits"
-	ActionUserPassword  Action = "user.password"
-	ActionUserAdmin     Action = "user.admin"
-	ActionUserLink      Action = "user.link"
-	ActionUserLinkEnd   Action = "user.link-revoke"
-	ActionUserIdentity  Action = "user.identity"
-	ActionUserUnlink    Action = "user.identity-remove"
-	ActionMemberToken   Action = "member.token"
-	ActionMemberJoin    Action = "member.join"
-	ActionMemberRemove  Action = "member.remove"
-	ActionMemberDrain   Action = "member.drain"
-	ActionAppCreate     Action = "app.create"
-	ActionAppRemove     Action = "app.remove"
-	ActionBucketCreate  Action = "bucket.create"
-	ActionBucketDelete  Action = "bucket.delete"
-	ActionBucketPublic  Action = "bucket.public"
-	ActionBucketCors    Action = "bucket.cors"
-	ActionShareCreate   Action = "share.create"
-	ActionShareRevoke   Action = "share.revoke"
-	ActionUserDisable   Action = "user.disable"
-	ActionUserEnable    Action = "user.enable"
-	ActionUserDry       Action = "user.content-end" // an account without credits loses content
+	ActionClusterCreate  Action = "cluster.create"
+	ActionSigningKey     Action = "cluster.signing-key"
+	ActionClusterRestore Action = "cluster.restore" // from a backup
+	ActionClusterRecover Action = "cluster.recover" // on the member that survived the loss of a majority
+	ActionSessionCreate  Action = "session.create"
+	ActionSessionEnd     Action = "session.end"
+	ActionRefusalsRest   Action = "session.refused" // row with the number of refused attempts that got no row of their own
+	ActionKeyCreate      Action = "key.create"
+	ActionKeyShow        Action = "key.show"
+	ActionKeyRevoke      Action = "key.revoke"
+	ActionUserCreate     Action = "user.create"
+	ActionUserDelete     Action = "user.delete"
+	ActionUserQuota      Action = "user.quota"
+	ActionUserCredits    Action = "user.credits"
+	ActionUserPassword   Action = "user.password"
+	ActionUserAdmin      Action = "user.admin"
+	ActionUserLink       Action = "user.link"
+	ActionUserLinkEnd    Action = "user.link-revoke"
+	ActionUserIdentity   Action = "user.identity"
+	ActionUserUnlink     Action = "user.identity-remove"
+	ActionMemberToken    Action = "member.token"
+	ActionMemberJoin     Action = "member.join"
+	ActionMemberRemove   Action = "member.remove"
+	ActionMemberDrain    Action = "member.drain"
+	ActionAppCreate      Action = "app.create"
+	ActionAppRemove      Action = "app.remove"
+	ActionBucketCreate   Action = "bucket.create"
+	ActionBucketDelete   Action = "bucket.delete"
+	ActionBucketPublic   Action = "bucket.public"
+	ActionBucketCors     Action = "bucket.cors"
+	ActionShareCreate    Action = "share.create"
+	ActionShareRevoke    Action = "share.revoke"
+	ActionUserDisable    Action = "user.disable"
+	ActionUserEnable     Action = "user.enable"
+	ActionUserDry        Action = "user.content-end" // an account without credits loses content
 )
 
 // Actions returns all actions, ordered by family.
@@ -50,7 +52,7 @@ func Actions() []Action {
 	return []Action{
 		ActionAppCreate, ActionAppRemove,
 		ActionBucketCreate, ActionBucketDelete, ActionBucketPublic, ActionBucketCors,
-		ActionClusterCreate, ActionSigningKey,
+		ActionClusterCreate, ActionSigningKey, ActionClusterRestore, ActionClusterRecover,
 		ActionKeyCreate, ActionKeyShow, ActionKeyRevoke,
 		ActionMemberToken, ActionMemberJoin, ActionMemberDrain, ActionMemberRemove,
 		ActionSessionCreate, ActionSessionEnd, ActionRefusalsRest,

@@ -21,17 +21,32 @@ type Cluster struct {
 	SealedSigningKey []byte
 	// Operator is the operator account, with which local commands act.
 	Operator AccountID
+	// SealedSecret is the secret from which the keys of accounts are derived, encrypted with the
+	// cluster secret. It is empty until a restore has changed the cluster secret: before that
+	// both are one secret. It needs feature level 11.
+	SealedSecret []byte
 }
 
-// Code encodes the record, or decodes it if c is a decoder.
+// MaxSealedSecret is the largest size of Cluster.SealedSecret, in bytes.
+const MaxSealedSecret = 1 << 10
+
+// Code encodes the record, or decodes it if c is a decoder. It writes version 2 only if a field of
+// version 2 is set, because members below feature level 11 cannot read version 2.
 func (v *Cluster) Code(c *codec.Coder) {
-	c.Version(1)
+	version := uint64(2)
+	if !c.Decoding() && len(v.SealedSecret) == 0 {
+		version = 1
+	}
+	version = c.Version(version)
 	codec.String(c, &v.ID, MaxIDLen)
 	codec.Int(c, &v.Created)
 	codec.Uint(c, &v.Replication)
 	codec.Uint(c, &v.WriteCopies)
 	codec.Bytes(c, &v.SealedSigningKey, MaxAddrLen)
 	codec.String(c, &v.Operator, MaxIDLen)
+	if version >= 2 {
+		codec.Bytes(c, &v.SealedSecret, MaxSealedSecret)
+	}
 }
 
 // need returns the number of copies that a root needs to count as pinned, in a cluster with the

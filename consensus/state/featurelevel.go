@@ -35,7 +35,7 @@ import (
 //     requests; the numbers of NoteUsage; IndexPins with the index of pins by meta.
 //   - 11: PackNames with packed names of pins; SetDisabled with disabled accounts; the client's address and
 //     agent in sessions; the last member that is not being drained cannot be removed; IndexPins reads the
-//     pins of all accounts.
+//     pins of all accounts; SealedSecret of the cluster.
 type FeatureLevel uint32
 
 // ErrTooOld is returned for a command or record of a newer release. The node must stop, because

@@ -361,19 +361,25 @@ func (v *RemoveNode) apply(tx Tx, e *entry) (Result, error) {
 			return Result{}, Errorf(CodeConflict, "at the same moment node %s became the only holder of something: try again", v.ID)
 		}
 	}
+	return Result{}, removeNode(tx, v.ID, e)
+}
+
+// removeNode removes the record of a member and what the state has about the member, except its
+// allocations.
+func removeNode(tx Tx, id NodeID, e *entry) error {
 	e.fx.Members = true
 	if err := count(tx, nodeCount, -1); err != nil {
-		return Result{}, err
+		return err
 	}
-	if err := endDrain(tx, v.ID); err != nil {
-		return Result{}, err
+	if err := endDrain(tx, id); err != nil {
+		return err
 	}
-	for _, k := range []key{quarantineKey(v.ID), fenceKey(v.ID), soleKey(v.ID), countedKey(v.ID)} {
+	for _, k := range []key{quarantineKey(id), fenceKey(id), soleKey(id), countedKey(id)} {
 		if err := tx.Delete(k); err != nil {
-			return Result{}, err
+			return err
 		}
 	}
-	return Result{}, tx.Delete(nodeKey(v.ID))
+	return tx.Delete(nodeKey(id))
 }
 
 // Node returns a member by its id, or ErrNotFound. The caller must not change its address slices.

@@ -72,6 +72,7 @@ var rows = []row{
 	{"cluster/openid", nil, layerUseCase},
 	{"cluster/facilitator", []string{"cluster/payments"}, layerUseCase},
 	{"cluster/tracker", []string{"consensus/state", "cluster/placement"}, layerUseCase},
+	{"cluster/backup", []string{"consensus/state"}, layerUseCase},
 	{"cluster/clustertest", []string{"consensus/state", "consensus/codec"}, layerUseCase},
 	{"cluster/gossip", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/node", []string{
