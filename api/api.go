@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/admin"
 	"github.com/holdfast-ipfs/holdfast/api/console"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/api/ipfs"
 	"github.com/holdfast-ipfs/holdfast/api/paid"
 	"github.com/holdfast-ipfs/holdfast/api/pinning"
 	"github.com/holdfast-ipfs/holdfast/api/s3"
@@ -140,6 +141,7 @@ type Options struct {
 	S3      string // host:port of the object gateway
 	Console string // host:port of the web console
 	Paid    string // host:port of the paid gateway
+	Gateway string // host:port of the IPFS gateway
 	Admin   string // host:port of metrics and health
 	Folder  string // data folder, in which the socket of the local API is made
 
@@ -154,6 +156,8 @@ type Options struct {
 	Payments  Payments
 	PaidTerms PaidTerms
 	Copies    func() int
+	// Content finds the content that the IPFS gateway serves. It is required if Gateway is not empty.
+	Content ipfs.Content
 	// Providers are the OpenID providers at which people sign in to the console; nil: none.
 	Providers console.Providers
 	Files     admin.Files
@@ -183,6 +187,10 @@ type Options struct {
 	// PinningRates and S3Rates limit the requests of one account and of one address. The paid gateway
 	// applies the address rate of S3Rates to its own requests, which it counts separately.
 	PinningRates, S3Rates Rates
+	// GatewayRate limits the requests of one address to the IPFS gateway. GatewayHosts are the host names
+	// below which it serves each CID at a host of its own.
+	GatewayRate  Rate
+	GatewayHosts []string
 	// Processors is the number of processors of the node. While they are busy, the node starts at
 	// most NoisyRate requests per second and processor for noisy accounts. 0 means no limit.
 	NoisyRate, Processors int
@@ -195,7 +203,8 @@ type Options struct {
 	// all.
 	Origins []string
 	// ConsoleURL is the web origin of the console, empty if unknown. IPFSGateway is the origin of the
-	// IPFS gateway to which the pages of the console link, empty for none. SecurityContact is the URI
+	// IPFS gateway to which the pages of the console link. If it is empty, they link to the gateway of
+	// this node if that has hosts, else to none. SecurityContact is the URI
 	// in security.txt. SignUpOpen is true if everybody who signs in at a provider gets an account.
 	ConsoleURL, IPFSGateway, SecurityContact string
 	SignUpOpen                               bool
@@ -206,8 +215,8 @@ type Options struct {
 // Addrs are the addresses of the bound listeners as host:port. If the configured port was 0, the
 // port is the one that the system chose. An empty string means that the listener is disabled.
 type Addrs struct {
-	Pinning, S3, Console, Paid, Admin string
-	Socket                            string // path of the Unix socket
+	Pinning, S3, Console, Paid, Gateway, Admin string
+	Socket                                     string // path of the Unix socket
 }
 
 // Server owns the bound listeners. Run starts to serve. Until Open installs the APIs, the server
@@ -242,6 +251,7 @@ const (
 	s3Service       = "s3"
 	consoleService  = "console"
 	paidService     = "paid"
+	gatewayService  = "gateway"
 	adminService    = "admin"
 	operatorService = "operator"
 )
@@ -312,6 +322,14 @@ func (s *Server) listen(o Options) error {
 		s.addrs.Paid = l.Addr().String()
 		s.secure(s.add(paidService, l, paid.Starting(paid.Options{Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics})))
 	}
+	if o.Gateway != "" {
+		l, err := bind(gatewayService, o.Gateway)
+		if err != nil {
+			return err
+		}
+		s.addrs.Gateway = l.Addr().String()
+		s.secure(s.add(gatewayService, l, ipfs.Starting(ipfs.Options{Hosts: o.GatewayHosts, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics})))
+	}
 	if o.Admin != "" {
 		l, err := bind(adminService, o.Admin)
 		if err != nil {
@@ -372,6 +390,11 @@ func (s *Server) Open(o Options) error {
 				Payments: o.Payments, Pins: o.Pins, Terms: o.PaidTerms, Copies: o.Copies, Limits: web.NewLimits(Rate{}, o.S3Rates.Address, o.TrustedProxies, nil),
 				Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
+		case gatewayService:
+			h, err = ipfs.New(ipfs.Options{
+				Content: o.Content, Hosts: o.GatewayHosts, Limits: web.NewLimits(Rate{}, o.GatewayRate, o.TrustedProxies, nil),
+				Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+			})
 		case consoleService:
 			h, err = s.console(o, web.NewLimits(Rate{}, Rate{}, o.TrustedProxies, nil).PacedBy(pacer))
 		case operatorService:
@@ -393,7 +416,7 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 		Pages:    s.pages,
 		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
-		Providers: o.Providers, URL: o.ConsoleURL, IPFSGateway: o.IPFSGateway, SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
+		Providers: o.Providers, URL: o.ConsoleURL, IPFSGateway: cmp.Or(o.IPFSGateway, gatewayOrigin(s.addrs.Gateway, o.GatewayHosts, s.certificate != nil)), SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
 		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Activity: o.Activity, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 	})
 	if err != nil {
@@ -433,7 +456,7 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 	}
 	return admin.NewOperator(admin.OperatorOptions{
 		Members: o.Members, Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Backups: o.Backups, Payments: o.Payments, Pins: local,
-		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Paid: s.addrs.Paid, Admin: s.addrs.Admin, TLS: s.certificate != nil, ConsoleURL: o.ConsoleURL}, Logger: o.Logger,
+		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Paid: s.addrs.Paid, Gateway: s.addrs.Gateway, Admin: s.addrs.Admin, TLS: s.certificate != nil, ConsoleURL: o.ConsoleURL}, Logger: o.Logger,
 	}), nil
 }
 
@@ -455,6 +478,27 @@ func (s *Server) seenAt(addr string) func(host, scheme string) string {
 		}
 		return scheme + "://" + net.JoinHostPort(strings.Trim(name, "[]"), port)
 	}
+}
+
+// gatewayOrigin returns the origin of the IPFS gateway of this node, for links on pages. addr is its
+// listener, and hosts its host names; the result is "" if one is missing. A gateway that listens on
+// loopback is reached through a proxy with TLS, except at the host localhost.
+func gatewayOrigin(addr string, hosts []string, tls bool) string {
+	bound, err := netip.ParseAddrPort(addr)
+	if err != nil || len(hosts) == 0 {
+		return ""
+	}
+	host, scheme, standard := hosts[0], "http", uint16(80)
+	if bound.Addr().IsLoopback() && host != "localhost" && !strings.HasSuffix(host, ".localhost") {
+		return "https://" + host
+	}
+	if tls {
+		scheme, standard = "https", 443
+	}
+	if bound.Port() == standard {
+		return scheme + "://" + host
+	}
+	return fmt.Sprintf("%s://%s:%d", scheme, host, bound.Port())
 }
 
 // presign returns the function with which the console and the web API create presigned S3 URLs
@@ -487,11 +531,12 @@ func bind(name, addr string) (net.Listener, error) {
 }
 
 // secure configures TLS for a service if the server has a certificate. Otherwise it logs a
-// warning unless the listener is on loopback, because clients would send API keys in plain text.
+// warning unless the listener is on loopback, because clients would send API keys in plain text. The
+// IPFS gateway has no keys.
 func (s *Server) secure(svc *service) {
 	if s.certificate != nil {
 		svc.server.TLSConfig = s.certificate.tlsConfig()
-	} else if addr := svc.listener.Addr(); !loopback(addr) {
+	} else if addr := svc.listener.Addr(); !loopback(addr) && svc.name != gatewayService {
 		s.logger.Warn("API keys travel over plain HTTP: set api.tls_cert and api.tls_key, or listen on loopback behind a proxy that has TLS",
 			"api", svc.name, "addr", addr.String())
 	}

@@ -400,6 +400,7 @@ func TestATakenPortNamesItsFlag(t *testing.T) {
 	defer taken.Close()
 	for flag, set := range map[string]func(*api.Options, string){
 		"--pinning-listen": func(o *api.Options, a string) { o.Pinning = a }, "--admin-listen": func(o *api.Options, a string) { o.Admin = a },
+		"--gateway-listen": func(o *api.Options, a string) { o.Gateway = a },
 	} {
 		n := newNode(t)
 		set(&n.opts, taken.Addr().String())

@@ -338,7 +338,7 @@ func hostName(field any) error {
 	plain := func(r rune) bool { return r == '-' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' }
 	_, err := netip.ParseAddr(value)
 	if err == nil || len(value) > maxHost || strings.ContainsFunc(value, func(r rune) bool { return !plain(r) }) ||
-		strings.HasPrefix(value, ".") || strings.HasSuffix(value, ".") {
+		strings.Contains("."+value+".", "..") {
 		return fmt.Errorf("%q is not a host name such as s3.example.org", value)
 	}
 	return nil

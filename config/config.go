@@ -26,10 +26,6 @@ type Config struct {
 	// because the file is in it.
 	Data string
 
-	// Unserved lists settings that the operator has set although this release ignores them. The
-	// caller logs them.
-	Unserved []Unserved
-
 	secretFrom *source // the source of Cluster.SecretFile; nil if it was set in code
 
 	Node     Node
@@ -49,12 +45,6 @@ type Config struct {
 	Tracker  Tracker
 	Storage  Storage
 	Log      Log
-}
-
-// Unserved is a setting that the operator has set and that this release ignores.
-type Unserved struct {
-	Key    string // section.name
-	Source string // file, variable or flag that set it
 }
 
 // Node has the settings of the node itself.
@@ -172,7 +162,10 @@ type Paid struct {
 // Gateway has the settings of the IPFS gateway.
 type Gateway struct {
 	Listen string   // host:port, empty is off
-	Hosts  []string // host names whose subdomains are CIDs, as in CID.HOST
+	Hosts  []string // host names below which each CID has a host of its own, as in CID.ipfs.HOST
+	// AddressRate is the limit of requests per second of one client address, and AddressBurst the
+	// number of requests that it can send at once. A rate of 0 means no limit.
+	AddressRate, AddressBurst int
 }
 
 // Admin has the settings of metrics and health checks.
@@ -289,7 +282,8 @@ func Default() Config {
 			Network: "base-sepolia", Timeout: 10 * time.Second, PriceMiBHour: 10_000, Minimum: 1_000,
 			MinTTL: time.Minute, MaxTTL: 30 * 24 * time.Hour, DefaultTTL: time.Hour, MaxSize: 5 * GiB,
 		},
-		Admin: Admin{Listen: "127.0.0.1:9094"},
+		Gateway: Gateway{AddressRate: 200, AddressBurst: 2000},
+		Admin:   Admin{Listen: "127.0.0.1:9094"},
 		API: API{
 			Rates:   Rates{AccountRate: Inherit, AccountBurst: Inherit, AddressRate: Inherit, AddressBurst: Inherit},
 			Origins: []string{"*"}, NoisyRate: 50,

@@ -284,41 +284,6 @@ func TestPortsThatDoNotOverlapAreTaken(t *testing.T) {
 	}
 }
 
-// Unserved lists each setting that has a value and that this release does not serve, with the place that set it.
-func TestWhatIsNotServedYetIsNamedWhereItWasSet(t *testing.T) {
-	for _, tc := range []struct {
-		file      string
-		env, args []string
-		want      []Unserved // the file by its name alone
-	}{
-		{},
-		{args: []string{"--console-listen=", "--s3-listen=127.0.0.1:0"}},
-		{args: []string{"--console-listen=127.0.0.1:9001"}},
-		{
-			file: "[gateway]\nlisten = \"127.0.0.1:1\"\n[console]\nlisten = \"\"",
-			want: []Unserved{{"gateway.listen", FileName}},
-		},
-		{env: []string{"HOLDFAST_GATEWAY_LISTEN=127.0.0.1:2"}, args: []string{"--gateway-listen="}},
-		{
-			env:  []string{"HOLDFAST_GATEWAY_HOSTS=ipfs.example.org,dweb.example.org"},
-			want: []Unserved{{"gateway.hosts", "HOLDFAST_GATEWAY_HOSTS"}},
-		},
-		{file: "[gateway]\nhosts = [\"ipfs.example.org\"]", want: []Unserved{{"gateway.hosts", FileName}}},
-		{file: "[gateway]\nhosts = []"},
-	} {
-		c, err := load(t, tc.file, tc.env, tc.args)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, s := range c.Unserved {
-			c.Unserved[i].Source = filepath.Base(s.Source)
-		}
-		if !reflect.DeepEqual(c.Unserved, tc.want) {
-			t.Errorf("%+v: got %v", tc, c.Unserved)
-		}
-	}
-}
-
 // Load ignores the environment variables of the client commands and of the tests, and accepts empty sections.
 func TestNamesOfClientsAndTestsAreLeftAlone(t *testing.T) {
 	env := []string{
@@ -729,6 +694,19 @@ func TestSizesAreReadAsPeopleWriteThem(t *testing.T) {
 	for _, text := range []string{"", "B", "MiB", "-1", "+1", "1.5GiB", "10G", "10Gi", "ten MB", "1 0MB", "9223372036854775808", "8388608TiB", "0x10", "5 bytes"} {
 		if got, err := ParseSize(text); err == nil || !strings.Contains(err.Error(), "10GiB, 500MB") {
 			t.Errorf("%q is %d, %v", text, got, err)
+		}
+	}
+}
+
+// The names of the IPFS gateway are host names without ports, and each wrong one is named.
+func TestHostsOfTheGatewayAreNames(t *testing.T) {
+	c, err := load(t, "[gateway]\nhosts = [\"dweb.example.org\", \"localhost\"]\naddress_rate = 7\n", nil, []string{"--gateway-listen", "127.0.0.1:0"})
+	if err != nil || len(c.Gateway.Hosts) != 2 || c.Gateway.Listen != "127.0.0.1:0" || c.Gateway.AddressRate != 7 || c.Gateway.AddressBurst != 2000 {
+		t.Errorf("%+v, %v", c.Gateway, err)
+	}
+	for _, wrong := range []string{"127.0.0.1", "::1", "Dweb.example.org", "dweb.example.org:8080", "https://dweb.example.org", "*.example.org", ".example.org", "a..b", "example.org."} {
+		if _, err := load(t, "", []string{"HOLDFAST_GATEWAY_HOSTS=dweb.example.org," + wrong}, nil); err == nil || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%s: %v", wrong, err)
 		}
 	}
 }

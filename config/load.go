@@ -156,7 +156,6 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 		c.secretFrom = &from
 	}
 	settleRates(&c, origin)
-	c.Unserved = unserved(&c, origin)
 	for _, p := range c.problems(func(s setting) source { return origin[s.key] }) {
 		if !unread[p.Key] { // already named for what it is
 			found = append(found, p)
@@ -166,27 +165,6 @@ func Load(dataDir string, environ []string, flags *pflag.FlagSet) (Config, error
 		return Config{}, err
 	}
 	return c, nil
-}
-
-// unserved returns the settings that this release ignores and that a source has set to a value
-// that is not empty.
-func unserved(c *Config, origin map[string]source) (all []Unserved) {
-	for _, s := range table {
-		from, set := origin[s.key]
-		if !s.unserved || !set {
-			continue
-		}
-		switch value := s.field(c).(type) {
-		case *string:
-			set = *value != ""
-		case *[]string:
-			set = len(*value) > 0
-		}
-		if set {
-			all = append(all, Unserved{Key: s.key, Source: from.name})
-		}
-	}
-	return all
 }
 
 // settleSecret stores in c the cluster secret or the secret file of the source with the highest

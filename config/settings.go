@@ -82,8 +82,6 @@ type setting struct {
 	secret bool
 	// fileOnly marks a setting that can be set only in config.toml. Load rejects its variable.
 	fileOnly bool
-	// unserved marks a setting without effect in this release.
-	unserved bool
 }
 
 // table lists all settings, in the order of the settings file.
@@ -238,14 +236,7 @@ var table = slices.Concat([]setting{
 		key: "console.security_contact", help: "`URI` in /.well-known/security.txt for reports of security problems, such as mailto:security@example.org; empty means that there is no such file",
 		field: func(c *Config) any { return &c.Console.SecurityContact }, check: contact,
 	},
-	{
-		key: "gateway.listen", flag: "gateway-listen", help: "`host:port` of the IPFS gateway; empty turns it off; not served by this release",
-		field: func(c *Config) any { return &c.Gateway.Listen }, check: hostPort, unserved: true,
-	},
-	{
-		key: "gateway.hosts", help: "`host name` of the IPFS gateway below which each CID has a host of its own; not served by this release",
-		field: func(c *Config) any { return &c.Gateway.Hosts }, check: entries, unserved: true,
-	},
+}, gatewaySettings(), []setting{
 	{
 		key: "admin.listen", flag: "admin-listen", help: "`host:port` of metrics and health checks; empty turns it off",
 		field: func(c *Config) any { return &c.Admin.Listen }, check: hostPort,

@@ -34,6 +34,7 @@ type Node struct {
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
 	Paid         string   `json:"paid,omitempty"`
+	Gateway      string   `json:"gateway,omitempty"`
 	// The output of commands with --json omits the following two fields. Admin is the address
 	// of metrics and health; TLS reports that the APIs use TLS.
 	Admin string `json:"admin,omitempty"`
@@ -283,7 +284,7 @@ const timeForm = "2006-01-02T15:04:05.000Z"
 // Addrs are the addresses of the HTTP listeners of a node, as host:port. An empty one is
 // disabled.
 type Addrs struct {
-	Pinning, S3, Console, Paid string
+	Pinning, S3, Console, Paid, Gateway string
 
 	Admin      string // metrics and health; always plain HTTP
 	TLS        bool   // the listeners other than Admin use TLS
@@ -297,7 +298,7 @@ func statusOf(s *members.Status, here Addrs) Status {
 		Index:     s.Index,
 		Node: Node{
 			ID: string(s.Node.ID), Name: s.Node.Name, Addrs: array(s.Node.Addrs), ClusterAddrs: array(s.Node.ClusterAddrs),
-			Pinning: here.Pinning, S3: here.S3, Console: here.Console, Paid: here.Paid, Admin: here.Admin, TLS: here.TLS,
+			Pinning: here.Pinning, S3: here.S3, Console: here.Console, Paid: here.Paid, Gateway: here.Gateway, Admin: here.Admin, TLS: here.TLS,
 		},
 		Peers: make([]Peer, len(s.Peers)),
 		Pins: PinCounts{

@@ -68,6 +68,7 @@ type files struct {
 	down    func(state.NodeID) bool // returns whether a member is down
 	now     func() time.Time
 	buffers *dag.Buffers                      // memory for files that are read
+	visible *visibility                       // of blocks on members
 	walks   dag.Walks                         // of CARs that are imported or exported
 	reading func(state.RootKey) (done func()) // prevents the deletion of the content on this node until done is called
 }
@@ -104,6 +105,12 @@ func (f *files) OpenPath(ctx context.Context, root cid.Cid, path []string, place
 // from returns a reader of the blocks of a root, which asks the members in placed first. The content
 // is not deleted on this node until done is called.
 func (f *files) from(root cid.Cid, placed []state.NodeID) (from *reader, done func()) {
+	done = f.reading(state.RootOf(root))
+	return f.reader(placed), done
+}
+
+// reader returns a reader of blocks, which asks the members in placed before other members.
+func (f *files) reader(placed []state.NodeID) *reader {
 	order := slices.Clone(placed)
 	for _, n := range f.members() {
 		if !slices.Contains(order, n.ID) {
@@ -115,8 +122,7 @@ func (f *files) from(root cid.Cid, placed []state.NodeID) (from *reader, done fu
 	ask := func(ctx context.Context, id state.NodeID, c cid.Cid, lend func(int) []byte) ([]byte, error) {
 		return f.peer.ReadBlock(ctx, string(id), c, lend)
 	}
-	done = f.reading(state.RootOf(root))
-	return &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}, done
+	return &reader{here: f.blocks, ask: ask, down: f.down, now: f.now, order: order}
 }
 
 // telling makes from tell the members that send blocks that the root is being read. It returns a

@@ -490,6 +490,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	n.files = &files{
 		buffers: dag.NewBuffers(maxAhead), peer: n.peer, blocks: n.blocks, members: n.members.Nodes, down: n.down, now: n.opts.Now,
 		reading: leases.Read, walks: dag.NewWalks(),
+		visible: &visibility{dial: n.peer.Dial, others: n.others, shows: n.blocks.Visible, finding: make(chan struct{}, maxFinding)},
 	}
 	n.content = content.New(content.Options{
 		State: n.consensus, Store: n.files,

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -104,7 +103,7 @@ func (p *progress) ask(ctx context.Context, root state.RootKey, nodes []state.No
 			if id == p.self {
 				seen, ok = p.look(ctx, root)
 			} else {
-				seen, ok = p.question(ctx, string(id), root)
+				seen, ok = p.question(ctx, id, root)
 			}
 			if ok {
 				mu.Lock()
@@ -121,20 +120,8 @@ func (p *progress) ask(ctx context.Context, root state.RootKey, nodes []state.No
 
 // question asks one member about its progress with a root. It returns false if the member does
 // not answer, does no work for the root, or answers something invalid.
-func (p *progress) question(ctx context.Context, id string, root state.RootKey) (tracker.Seen, bool) {
-	conn, err := p.dial(ctx, id, progressProtocol)
-	if err != nil {
-		return tracker.Seen{}, false
-	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer func() {
-		stop()
-		_ = conn.Close()
-	}()
-	if _, err := io.WriteString(conn, root.Cid().String()+"\n"); err != nil {
-		return tracker.Seen{}, false
-	}
-	data, err := io.ReadAll(io.LimitReader(conn, maxProgress))
+func (p *progress) question(ctx context.Context, id state.NodeID, root state.RootKey) (tracker.Seen, bool) {
+	data, err := question(ctx, p.dial, id, progressProtocol, root.Cid(), maxProgress)
 	var w wireProgress
 	if err != nil || json.Unmarshal(data, &w) != nil || w.Position < 0 || w.Position > tracker.MaxPosition || w.Attempts < 0 {
 		return tracker.Seen{}, false

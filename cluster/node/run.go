@@ -210,6 +210,16 @@ func (n *Node) down(id state.NodeID) bool {
 	return down
 }
 
+// others returns the members that are not down, without this node.
+func (n *Node) others() (ids []state.NodeID) {
+	for _, m := range n.members.Nodes() {
+		if m.ID != n.self.ID && !n.down(m.ID) {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
 // gone returns whether a member has been down for longer than the setting Repair.After, so that
 // its content is copied to other nodes.
 func (n *Node) gone(id state.NodeID) bool {
@@ -245,6 +255,10 @@ func (n *Node) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen for questions of progress: %w", err)
 	}
+	shown, err := n.peer.Listen(visibleProtocol)
+	if err != nil {
+		return fmt.Errorf("listen for questions about blocks: %w", err)
+	}
 	readers, err := n.peer.Listen(readProtocol)
 	if err != nil {
 		return fmt.Errorf("listen for readers: %w", err)
@@ -272,6 +286,7 @@ func (n *Node) Run(ctx context.Context) error {
 		"pin ends":   n.pins.RunEnds,
 		"payments":   n.payments.Run,
 		"progress":   func(ctx context.Context) error { return n.progress.serve(ctx, questions) },
+		"visible":    func(ctx context.Context) error { return n.files.visible.serve(ctx, shown) },
 		"readers":    func(ctx context.Context) error { return n.files.serveReaders(ctx, readers) },
 		"watch":      n.members.Watch,
 		"joins":      func(ctx context.Context) error { return n.members.ServeJoin(ctx, joins) },

@@ -209,23 +209,6 @@ func TestABadSecretStopsTheStart(t *testing.T) {
 	}
 }
 
-// `holdfast run` says in its help and logs at its start that this release does not serve --gateway-listen.
-func TestListenersThatAreNotServedAreTold(t *testing.T) {
-	got := call(t, &fakeNode{}, "", "run", "--help")
-	_, rest, _ := strings.Cut(got.out, "--gateway-listen")
-	line, _, _ := strings.Cut(rest, "\n")
-	if !strings.Contains(line, "not served by this release") {
-		t.Errorf("--help says %q of --gateway-listen", line)
-	}
-	got = call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--gateway-listen", "127.0.0.1:1", "--join", "garbage", "--routing", "off",
-		"--listen", "/ip4/127.0.0.1/tcp/0", "--cluster-listen", "/ip4/127.0.0.1/tcp/0",
-		"--pinning-listen", "127.0.0.1:0", "--s3-listen", "127.0.0.1:0", "--console-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	line, _, _ = strings.Cut(got.errOut, "\n")
-	if !strings.Contains(line, "level=INFO") || !strings.Contains(line, "setting=gateway.listen") || strings.Contains(got.errOut, "console.listen") {
-		t.Errorf("started with --gateway-listen: %s", got.errOut)
-	}
-}
-
 // `holdfast run --paid-listen` without paid.pay_to and paid.facilitator fails with an error that names both.
 func TestThePaidGatewayDoesNotStartWithoutAnAddressToPay(t *testing.T) {
 	got := call(t, &fakeNode{}, "", "run", "--data", t.TempDir(), "--paid-listen", "127.0.0.1:0")

@@ -52,9 +52,6 @@ environment, and the environment overrides the file.`,
 			for _, path := range exposed(dir, c, a.environ) {
 				newLogger(a.stderr, c.Log).WarnContext(cmd.Context(), "other users can read a file with a secret: set its mode to 600", "file", path)
 			}
-			for _, s := range c.Unserved {
-				newLogger(a.stderr, c.Log).InfoContext(cmd.Context(), "this setting has no effect in this release", "setting", s.Key, "from", s.Source)
-			}
 			node.LibraryLogs(newLogger(a.stderr, c.Log).Handler())
 			err = a.serveOn(cmd.Context(), c)
 			if errors.Is(err, node.ErrNoWayIn) && cmd.Flags().Changed("join") {
@@ -138,10 +135,11 @@ type addresses struct {
 	ID      string
 	Public  []string // multiaddrs that end in /p2p/ID
 	Cluster []string
-	Pinning string // host:port of the listener, as in the four fields below; empty if it is disabled
+	Pinning string // host:port of the listener, as in the five fields below; empty if it is disabled
 	S3      string
 	Console string
 	Paid    string
+	Gateway string
 	Admin   string
 	Setup   string // path of the one-time setup link of the console; empty if there is no link
 	Warning string // a problem of the cluster; empty if there is none
@@ -177,6 +175,7 @@ func (a *app) board(c config.Config, where addresses) {
 		line("console", base+"/")
 	}
 	line("paid", link(where.Paid, "", tls))
+	line("gateway", link(where.Gateway, "", tls))
 	line("metrics", link(where.Admin, "/metrics", false))
 	if where.Warning != "" {
 		fmt.Fprintf(&b, "\n  %s  %s\n", p.yellow("warning"), where.Warning)

@@ -87,9 +87,10 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 // others after it has opened the node.
 func (a *app) surfacesOf(c config.Config, processors int, h *health, metrics *prometheus.Registry, logger *slog.Logger) api.Options {
 	return api.Options{
-		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Console: c.Console.Listen, Paid: c.Paid.Listen, Admin: c.Admin.Listen, Folder: c.Data,
+		Pinning: c.Pinning.Listen, S3: c.S3.Listen, Console: c.Console.Listen, Paid: c.Paid.Listen, Gateway: c.Gateway.Listen, Admin: c.Admin.Listen, Folder: c.Data,
 		PaidTerms:    termsOf(&c.Paid),
 		PinningRates: ratesOf(c.Pinning.Rates), S3Rates: ratesOf(c.S3.Rates), NoisyRate: c.API.NoisyRate, Processors: processors,
+		GatewayRate: api.Rate{PerSecond: c.Gateway.AddressRate, Burst: c.Gateway.AddressBurst}, GatewayHosts: c.Gateway.Hosts,
 		TrustedProxies: c.API.ProxyPrefixes(), Origins: c.API.Origins,
 		TLSCert: c.API.TLSCert, TLSKey: c.API.TLSKey,
 		ConsoleURL: c.Console.URL, IPFSGateway: c.Console.IPFSGateway, SecurityContact: c.Console.SecurityContact, SignUpOpen: c.Console.SignUp == config.SignUpOpen,
@@ -156,7 +157,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int, servic
 		surfaces.Pins, surfaces.Accounts, surfaces.Audit, surfaces.Ledger, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Audit(), n.Ledger(), n.Members(), n.Content()
 		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
 		surfaces.Neighbours, surfaces.Providers = n.Neighbours(), n.Providers()
-		surfaces.Payments, surfaces.Copies, surfaces.Backups = n.Payments(), n.Copies, n
+		surfaces.Payments, surfaces.Copies, surfaces.Backups, surfaces.Content = n.Payments(), n.Copies, n, n.Content()
 		err = server.Open(surfaces)
 	}
 	if err != nil {
@@ -170,7 +171,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int, servic
 	}
 	h.node.Store(n)
 	serves = true
-	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "console", server.Addrs().Console, "paid", server.Addrs().Paid, "admin", server.Addrs().Admin, "data", c.Data)
+	logger.InfoContext(ctx, "listening", "pinning", server.Addrs().Pinning, "s3", server.Addrs().S3, "console", server.Addrs().Console, "paid", server.Addrs().Paid, "gateway", server.Addrs().Gateway, "admin", server.Addrs().Admin, "data", c.Data)
 	service.serves(h)
 	g.Go(func() error {
 		if err := n.Run(nodeCtx); err != nil {
@@ -250,7 +251,7 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 		Setup:   setup,
 		Warning: warningOf(len(s.Peers), c.Cluster.Join, n.TwoVotes()),
 		Name:    s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
-		Pinning: listening.Pinning, S3: listening.S3, Console: listening.Console, Paid: listening.Paid, Admin: listening.Admin,
+		Pinning: listening.Pinning, S3: listening.S3, Console: listening.Console, Paid: listening.Paid, Gateway: listening.Gateway, Admin: listening.Admin,
 	})
 }
 

@@ -94,6 +94,7 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 		{"s3", link(s.Node.S3, "", s.Node.TLS)},
 		{"console", link(s.Node.Console, "", s.Node.TLS)},
 		{"paid", link(s.Node.Paid, "", s.Node.TLS)},
+		{"gateway", link(s.Node.Gateway, "", s.Node.TLS)},
 		{"metrics", link(s.Node.Admin, "/metrics", false)},
 	} {
 		if row[1] != "" {

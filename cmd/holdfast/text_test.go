@@ -122,7 +122,7 @@ func TestBoardSaysWhereAndWhatNext(t *testing.T) {
 		Name: "alpha", ID: "12D3KooWAlpha",
 		Public:  []string{"/ip4/10.0.0.1/tcp/4001/p2p/12D3KooWAlpha"},
 		Cluster: []string{"/ip4/10.0.0.1/tcp/9096/p2p/12D3KooWAlpha"},
-		Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094",
+		Pinning: "127.0.0.1:9097", Gateway: "127.0.0.1:8080", Admin: "127.0.0.1:9094",
 	}
 	c := config.Default()
 	c.Data = "/srv/my node"

@@ -21,7 +21,8 @@ type NodeInfo struct {
 	Pinning      string   `json:"pinning"`       // host:port of the pinning API; "" if it is off
 	S3           string   `json:"s3"`
 	Console      string   `json:"console"`
-	Paid         string   `json:"paid"` // host:port of the paid gateway; absent if it is off
+	Paid         string   `json:"paid"`    // host:port of the paid gateway; absent if it is off
+	Gateway      string   `json:"gateway"` // host:port of the IPFS gateway; absent if it is off
 }
 
 // PeerRow describes one member as the answering node sees it.

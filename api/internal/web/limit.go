@@ -307,6 +307,13 @@ func (l *Limits) Scheme(r *http.Request) string {
 	return "http"
 }
 
+// Proxied reports whether a trusted proxy sent the request. If it did not, the client itself may have
+// written headers such as X-Forwarded-Host.
+func (l *Limits) Proxied(r *http.Request) bool {
+	_, proxy := l.peer(r)
+	return proxy
+}
+
 // peer returns the address of the other end of the connection and whether it is a trusted proxy.
 // For a Unix socket the address is invalid.
 func (l *Limits) peer(r *http.Request) (addr netip.Addr, proxy bool) {

@@ -159,3 +159,12 @@ func (l *Limits) HoldUnknown(r *http.Request) *Held {
 	}
 	return l.unknown.Of(accounts.Network(l.Client(r)))
 }
+
+// HoldFor returns a Held for the content that a client without an account downloads; it counts for the
+// network of the client. A nil Limits returns nil, which has no limit.
+func (l *Limits) HoldFor(r *http.Request) *Held {
+	if l == nil {
+		return nil
+	}
+	return l.content.Of(accounts.Network(l.Client(r)))
+}

@@ -59,7 +59,7 @@ type Options struct {
 
 // Wrap converts h to an http.Handler. It sets the request id and the common headers, limits the
 // number of concurrent requests, answers errors and panics, counts the request in the metrics and
-// logs it. Answers with status 503 are logged at warn, other failures of the node at error, and
+// logs it. Answers with status 503 and 504 are logged at warn, other failures of the node at error, and
 // all other requests at debug, so that a flood of bad requests does not fill the log. Health
 // checks of a node that is not ready are also at debug. Wrap never logs tokens, queries or
 // bodies.
@@ -131,8 +131,8 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	level := slog.LevelDebug
 	switch {
 	case r.Context().Err() != nil: // the client has gone, or the server stops
-	case tooMany(err), errors.As(err, new(unready)), w.status == http.StatusNotImplemented: // part of normal use
-	case w.status == http.StatusServiceUnavailable:
+	case tooMany(err), errors.As(err, new(unready)), errors.As(err, new(incomplete)), w.status == http.StatusNotImplemented: // part of normal use
+	case w.status == http.StatusServiceUnavailable, w.status == http.StatusGatewayTimeout:
 		level = slog.LevelWarn
 	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:
 		level = slog.LevelError
@@ -158,6 +158,15 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	}
 	o.Logger.LogAttrs(r.Context(), level, "request", attrs...)
 }
+
+// incomplete is the error of Cut.
+type incomplete struct{ error }
+
+func (i incomplete) Unwrap() error { return i.error }
+
+// Cut returns err as an error that cuts an answer which has begun, although the node works: the content
+// itself is not complete. Wrap logs it at debug.
+func Cut(err error) error { return incomplete{err} }
 
 // tooMany reports whether an error means that the client exceeded a rate or memory limit.
 func tooMany(err error) bool {

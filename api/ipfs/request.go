@@ -1,0 +1,275 @@
+package ipfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
+	"github.com/ipfs/boxo/gateway"
+	block "github.com/ipfs/go-block-format"
+	"github.com/ipfs/go-cid"
+	ipld "github.com/ipfs/go-ipld-format"
+)
+
+// Memory that a request reserves, in bytes.
+const (
+	// fileMemory is for one leaf of a file and for the nodes in the cache of the request.
+	fileMemory = 2 << 20
+	// tarMemory is for the ten leaves that boxo reads ahead for a file in a TAR.
+	tarMemory = 12 << 20
+	// carBlock is what boxo remembers about each block of a CAR, so that it sends no block twice.
+	carBlock = 256
+	// maxShard is the size up to which a block may be a part of a sharded folder, of which boxo keeps
+	// all parts for a CAR with dag-scope=entity.
+	maxShard = 64 << 10
+)
+
+// Limits of the cache of nodes of one request.
+const (
+	maxCached      = 16
+	maxCachedBytes = 64 << 10 // size of one node
+)
+
+// form is one of the formats of answers that boxo knows.
+type form struct {
+	name   string
+	memory int64 // bytes that a request for this format reserves
+}
+
+// forms are the formats by the value of the parameter format, and types by their media type. Requests
+// for others are rejected, because boxo counts requests by this value, which would fill the memory.
+var (
+	forms = map[string]form{
+		"": {"content", fileMemory}, "raw": {"raw", fileMemory}, "car": {"car", fileMemory}, "tar": {"tar", tarMemory},
+		"json": {"codec", fileMemory}, "cbor": {"codec", fileMemory}, "dag-json": {"codec", fileMemory}, "dag-cbor": {"codec", fileMemory},
+	}
+	types = map[string]string{
+		"application/vnd.ipld.raw": "raw", "application/vnd.ipld.car": "car", "application/x-tar": "tar",
+		"application/json": "json", "application/cbor": "cbor",
+		"application/vnd.ipld.dag-json": "dag-json", "application/vnd.ipld.dag-cbor": "dag-cbor",
+	}
+	asked = []string{"application/vnd.ipld", "application/vnd.ipfs", "application/x-tar", "application/json", "application/cbor"}
+)
+
+// formOf returns the format that a request asks for, as boxo finds it: that of the parameter format if
+// boxo knows it, else the first one in an Accept header, else "".
+func formOf(r *http.Request) (form, error) {
+	if f, ok := forms[r.URL.Query().Get("format")]; ok && f.name != forms[""].name {
+		return f, nil
+	}
+	for _, line := range r.Header.Values("Accept") {
+		for accept := range strings.SplitSeq(line, ",") {
+			accept = strings.TrimSpace(accept)
+			for _, prefix := range asked {
+				if !strings.HasPrefix(accept, prefix) {
+					continue
+				}
+				media, _, err := mime.ParseMediaType(accept)
+				if name, ok := types[media]; ok && err == nil {
+					return forms[name], nil
+				}
+				return form{}, web.BadRequest("this gateway does not serve the format %q", accept)
+			}
+		}
+	}
+	if r.URL.Query().Get("format") == "ipns-record" {
+		return form{}, noNames()
+	}
+	return forms[""], nil
+}
+
+// noStore is the value of Cache-Control for errors.
+const noStore = "no-store"
+
+// request is the part of a request that boxo does not see. Its content is the only source of blocks.
+type request struct {
+	dag     content.DAG // nil until the request was checked
+	refused error       // why the request is not served
+
+	// mu guards the fields below. It is not held during calls of other code.
+	mu     sync.Mutex
+	held   *web.Held
+	car    bool  // each block counts against the memory of the request
+	entity bool  // shards count too
+	failed error // the first error of a read; it becomes the status of an answer that has not begun
+	headed bool  // the head of the answer was sent
+	late   error // the first error of a read after that
+	cached []block.Block
+}
+
+type requestKey struct{}
+
+// requestOf returns the request of a context. It panics if there is none.
+func requestOf(ctx context.Context) *request { return ctx.Value(requestKey{}).(*request) } //nolint:forcetypeassert // serve has set it
+
+// answer calls h with the request and returns the error to answer with, or an error that cuts an answer
+// which has begun but is not complete.
+func (q *request) answer(w http.ResponseWriter, r *http.Request, h http.Handler) error {
+	header := w.Header()
+	header.Del("Cache-Control") // boxo sets it
+	header.Del("Content-Security-Policy")
+	out := &answer{ResponseWriter: w, of: q, body: web.NewSteady(w, web.StallTimeout)}
+	h.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), requestKey{}, q)))
+	if q.refused != nil && out.status == 0 {
+		return q.refused
+	}
+	if out.status == 0 {
+		out.WriteHeader(http.StatusOK) // as net/http does
+	}
+	if out.status >= http.StatusBadRequest {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch said := header.Get("X-Stream-Error"); {
+	case out.err != nil:
+		return fmt.Errorf("send content: %w", out.err)
+	case errors.As(q.late, new(*gateway.ErrorStatusCode)): // members cannot be reached
+		return fmt.Errorf("read content: %w", q.late)
+	case q.late != nil:
+		return web.Cut(fmt.Errorf("read content: %w", q.late))
+	case said != "":
+		return web.Cut(fmt.Errorf("send content: %s", said))
+	}
+	return nil
+}
+
+// charge makes each block that is read from now on count against the memory of the request.
+func (q *request) charge(scope gateway.DagScope) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.car, q.entity = true, scope == gateway.DagScopeEntity
+}
+
+// get returns a block of the content of the request.
+func (q *request) get(ctx context.Context, c cid.Cid) (block.Block, error) {
+	q.mu.Lock()
+	for _, b := range q.cached {
+		if b.Cid().Equals(c) {
+			q.mu.Unlock()
+			return b, nil
+		}
+	}
+	q.mu.Unlock()
+	if q.dag == nil {
+		return nil, errors.New("the request was not checked")
+	}
+	ctx, cancel := context.WithTimeout(ctx, blockTimeout)
+	defer cancel()
+	data, err := q.dag.Block(ctx, c)
+	if err != nil {
+		return nil, q.fails(ctx, c, err)
+	}
+	b, err := block.NewBlockWithCid(data, c)
+	if err != nil {
+		return nil, err //nolint:wrapcheck // it is boxo's
+	}
+	return b, q.took(b)
+}
+
+// took puts a node in the cache and counts a block of a CAR.
+func (q *request) took(b block.Block) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	size := int64(len(b.RawData()))
+	node := b.Cid().Prefix().Codec != cid.Raw
+	if node && size <= maxCachedBytes {
+		if len(q.cached) == maxCached {
+			q.cached = q.cached[1:]
+		}
+		q.cached = append(q.cached, b)
+	}
+	if !q.car {
+		return nil
+	}
+	cost := int64(carBlock)
+	if q.entity && node && size <= maxShard {
+		cost += size
+	}
+	err := q.held.Grow(cost)
+	if err != nil && q.late == nil {
+		q.late = err
+	}
+	return err
+}
+
+// fails remembers an error of a read, and returns it in a form in which boxo finds its status.
+func (q *request) fails(ctx context.Context, c cid.Cid, err error) error {
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		err = ipld.ErrNotFound{Cid: c}
+	case errors.Is(err, state.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		err = gateway.NewErrorStatusCode(errors.New(detailOf(err)), http.StatusGatewayTimeout)
+	}
+	if errors.Is(context.Cause(ctx), context.Canceled) {
+		return err // of a block that was read ahead and is not needed
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.failed == nil {
+		q.failed = err
+	}
+	if q.headed && q.late == nil {
+		q.late = err
+	}
+	return err
+}
+
+// heads returns the status to send for that of boxo, which answers 500 if it has lost the cause of an error
+// on the way.
+func (q *request) heads(status int) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.headed = true
+	var coded *gateway.ErrorStatusCode
+	if status == http.StatusInternalServerError && errors.As(q.failed, &coded) {
+		return coded.StatusCode
+	}
+	return status
+}
+
+// answer is the ResponseWriter that boxo gets. Its writes fail if the client accepts no bytes for
+// StallTimeout.
+type answer struct {
+	http.ResponseWriter
+
+	of     *request
+	body   io.Writer
+	status int   // 0 until the head is sent
+	err    error // of a write
+}
+
+// WriteHeader implements http.ResponseWriter. It takes the headers of content from an error, as boxo sets
+// them before it reads the content.
+func (a *answer) WriteHeader(status int) {
+	if a.status != 0 {
+		return
+	}
+	status = a.of.heads(status)
+	h := a.Header()
+	if status >= http.StatusBadRequest && strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
+		h.Set("Cache-Control", noStore)
+		h.Del("Etag")
+		h.Del("Content-Disposition")
+	}
+	a.status = status
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	n, err := a.body.Write(p)
+	if err != nil && a.err == nil {
+		a.err = err
+	}
+	return n, err //nolint:wrapcheck // a writer
+}
