@@ -43,6 +43,7 @@ func (m *machine) check() {
 	m.wantPackedNames(pins)
 	m.wantPairBits(pins)
 	m.wantPayments(want)
+	m.wantSound()
 
 	for _, table := range []byte{
 		tablePins, tableRoot, tableAttached, tableOrigin, tableWanted, tableSettling, tableShort, tableSurplus, tableRetained, tableMeta, tableCharge, tableArrived,

@@ -262,12 +262,20 @@ func decode[T any, P record[T]](b []byte) (*T, error) {
 	return v, nil
 }
 
-func put[T any, P record[T]](tx Tx, k key, v *T) error {
+func encode[T any, P record[T]](v *T) ([]byte, error) {
 	c := codec.Encoder(make([]byte, 0, 256))
 	P(v).Code(c)
 	b, err := c.Finish()
 	if err != nil {
-		return fmt.Errorf("state: %T: %w", *v, err)
+		return nil, fmt.Errorf("state: %T: %w", *v, err)
+	}
+	return b, nil
+}
+
+func put[T any, P record[T]](tx Tx, k key, v *T) error {
+	b, err := encode[T, P](v)
+	if err != nil {
+		return err
 	}
 	if len(b) > maxRecordBytes {
 		return fmt.Errorf("state: %T of %d bytes", *v, len(b))
