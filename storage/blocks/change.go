@@ -17,6 +17,7 @@ type change struct {
 	tx      *kv.Tx
 	loads   map[uint32]load // by how much the loads of segments change
 	totals  totals          // by how much the totals of the store change
+	freed   Freed           // blocks that lost their last reference; the files are counted in removed
 	opened  map[uint64]bool // dropped incarnations whose entries must be removed
 	turned  map[uint64]bool // incarnations whose blocks must still be marked as hidden or visible
 	removed []uint32        // segments whose files were removed
@@ -554,6 +555,8 @@ func (c *change) free(hash multihash.Multihash, e blockEntry) (freed uint64, err
 		c.sub(e.segment, blockRecordBytes(hash, e.size))
 		c.located(e.size, -1)
 		freed = uint64(e.size)
+		c.freed.Blocks++
+		c.freed.Bytes += freed
 	}
 	return freed, c.tx.Delete(blockKey(hash))
 }

@@ -280,7 +280,11 @@ func (s *Store) publish(c *change, number uint32, off int64) error {
 	maps.Copy(s.loads, loads)
 	s.totals = sums
 	s.sizes[number] = max(s.sizes[number], off)
+	s.freed.Blocks += c.freed.Blocks
+	s.freed.Bytes += c.freed.Bytes
 	for _, removed := range c.removed {
+		s.freed.Files++
+		s.freed.FileBytes += uint64(s.sizes[removed])
 		delete(s.loads, removed)
 		delete(s.sizes, removed)
 	}

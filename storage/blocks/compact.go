@@ -19,7 +19,7 @@ const (
 	copyBatchBytes = 2 << 20
 	// garbagePart is the part of a segment that must be garbage before Compact copies its live
 	// records and removes the segment. tightGarbagePart applies instead while the disk has no space
-	// for new blocks.
+	// for new blocks, and for Collect.
 	garbagePart      = 0.5
 	tightGarbagePart = 0.1
 )
@@ -52,19 +52,26 @@ func (s *Store) Run(ctx context.Context) error {
 // Compact collects garbage once: it finishes interrupted drops and seals, deletes segments without
 // live records, and copies the live records of segments that are mostly garbage, at a limited rate.
 func (s *Store) Compact(ctx context.Context) error {
+	return s.compactOnce(ctx, func() error { return s.compact(ctx, garbagePart) })
+}
+
+// compactOnce runs fn while no other pass of Compact or Collect runs.
+func (s *Store) compactOnce(ctx context.Context, fn func() error) error {
 	select {
 	case s.compacting <- struct{}{}:
 		defer func() { <-s.compacting }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if err := s.compact(ctx); err != nil {
+	if err := fn(); err != nil {
 		return fmt.Errorf("blocks: compact: %w", err)
 	}
 	return nil
 }
 
-func (s *Store) compact(ctx context.Context) error {
+// compact is Compact without its lock. Segments with more garbage than their part enough are
+// emptied.
+func (s *Store) compact(ctx context.Context, enough float64) error {
 	s.stats.Lock()
 	var waiting []uint64
 	for inc, busy := range s.unswept {
@@ -96,7 +103,7 @@ func (s *Store) compact(ctx context.Context) error {
 	for {
 		// Read again each time: removing one segment can make another one removable.
 		content, copies := s.room()
-		part := garbagePart
+		part := enough
 		if content <= 0 {
 			part = tightGarbagePart
 		}

@@ -210,7 +210,7 @@ type Store struct {
 	buf    []byte // the batch in its final form on the disk
 	direct bool   // large batches of blocks that will not be read soon bypass the page cache
 	broken error
-	// retired is a damaged segment that must not be appended to.
+	// retired is a segment that must not be appended to: it is damaged, or Collect empties it.
 	retired uint32
 	rebuilt bool // the index was rebuilt from the segments; Open sets this
 
@@ -219,12 +219,13 @@ type Store struct {
 	closing chan struct{}  // closed by Close
 	walks   sync.WaitGroup // counts the running goroutines of AllKeysChan
 
-	// stats guards loads, sizes, totals, unswept and uncounted. Only the committer changes
-	// the first three.
+	// stats guards loads, sizes, totals, freed, unswept and uncounted. Only the committer changes
+	// the first four.
 	stats   sync.Mutex
 	loads   map[uint32]load
 	sizes   map[uint32]int64 // sizes of the segment files
 	totals  totals
+	freed   Freed
 	unswept map[uint64]bool // dropped incarnations with index entries; true while a call of Drop is removing them
 	// uncounted has the incarnations whose blocks are not all marked as hidden or visible as their
 	// seals say. The value is true while a call of Seal is marking them.
