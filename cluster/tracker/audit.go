@@ -98,6 +98,9 @@ func (t *Tracker) audit(ctx context.Context) error {
 			}
 		case <-t.audits:
 			err = a.everything(ctx)
+		case done := <-t.asked:
+			err = a.everything(ctx)
+			done <- err
 		case <-timer.C:
 			err = a.everything(ctx)
 		}

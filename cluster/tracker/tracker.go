@@ -207,12 +207,13 @@ type Tracker struct {
 	hides   *hides
 	leases  *Leases
 
-	offers   chan offer    // roots that the dispatcher must check
-	audits   chan struct{} // requests for an audit; at most one waits
-	refills  *refills      // accounts of which the dispatcher can accept more roots
-	outcomes chan *run     // fetches that have ended
-	acks     chan []ack    // reports that were committed or rejected
-	swept    chan sweep    // drops that have ended
+	offers   chan offer        // roots that the dispatcher must check
+	audits   chan struct{}     // requests for an audit; at most one waits
+	asked    chan chan<- error // audits that callers wait for
+	refills  *refills          // accounts of which the dispatcher can accept more roots
+	outcomes chan *run         // fetches that have ended
+	acks     chan []ack        // reports that were committed or rejected
+	swept    chan sweep        // drops that have ended
 
 	questions chan question // calls of Look
 
@@ -248,6 +249,7 @@ func New(opts Options) (*Tracker, error) {
 		refills:  newRefills(),
 		offers:   make(chan offer),
 		audits:   make(chan struct{}, 1),
+		asked:    make(chan chan<- error),
 		outcomes: make(chan *run),
 		acks:     make(chan []ack),
 		swept:    make(chan sweep),
