@@ -164,6 +164,7 @@ type Options struct {
 	Blocks    admin.Blocks
 	Replica   admin.Replica
 	Backups   admin.Backups
+	Upkeep    admin.Upkeep
 	Health    Health
 	Gatherer  prometheus.Gatherer
 	// Registerer registers the metrics of requests; nil: there are none.
@@ -455,7 +456,7 @@ func (s *Server) operator(o Options) (http.Handler, error) {
 		return nil, err
 	}
 	return admin.NewOperator(admin.OperatorOptions{
-		Members: o.Members, Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Backups: o.Backups, Payments: o.Payments, Pins: local,
+		Members: o.Members, Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Files: o.Files, Blocks: o.Blocks, Replica: o.Replica, Upkeep: o.Upkeep, Backups: o.Backups, Payments: o.Payments, Pins: local,
 		Addrs: admin.Addrs{Pinning: s.addrs.Pinning, S3: s.addrs.S3, Console: s.addrs.Console, Paid: s.addrs.Paid, Gateway: s.addrs.Gateway, Admin: s.addrs.Admin, TLS: s.certificate != nil, ConsoleURL: o.ConsoleURL}, Logger: o.Logger,
 	}), nil
 }

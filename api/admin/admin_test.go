@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/integrity"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
+	"github.com/holdfast-ipfs/holdfast/cluster/upkeep"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/internal/goldentest"
 	"github.com/ipfs/go-cid"
@@ -272,6 +273,23 @@ func (f *fake) Scrub(context.Context) (integrity.Report, error) {
 	return integrity.Report{Blocks: 10, Bytes: 2000, Damaged: 3, Repaired: 2}, f.err
 }
 
+func (f *fake) Collect(context.Context) (upkeep.Collection, error) {
+	f.called("collect")
+	return upkeep.Collection{
+		Freed: upkeep.Freed{Blocks: 7, Bytes: 900, Files: 1, FileBytes: 1000}, Usage: upkeep.Usage{LiveBytes: 5000, DiskBytes: 5100},
+		Uploads: upkeep.Held{Count: 1, Bytes: 30}, Imports: upkeep.Held{Count: 2, Bytes: 31}, Leased: upkeep.Held{Count: 3, Bytes: 32},
+		Read: upkeep.Held{Count: 4, Bytes: 33}, Last: upkeep.Held{Count: 5, Bytes: 34}, Waiting: upkeep.Held{Count: 6, Bytes: 35},
+	}, f.err
+}
+
+func (f *fake) Check(context.Context) (upkeep.Report, error) {
+	f.called("check the node")
+	return upkeep.Report{
+		Index: 9, Rows: 100, Copies: 10, Blocks: 40, More: 3, AtLeast: true,
+		Differences: []state.Difference{{Table: "root", Key: "bafy, pins", Stored: "1", Computed: "2"}},
+	}, f.err
+}
+
 func (f *fake) StateHash(context.Context) (uint64, state.Hash, error) {
 	f.called("hash")
 	return 7, state.Hash{0xab, 31: 0x01}, f.err
@@ -302,7 +320,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Audit: &f.log, Ledger: fakeLedger{f}, Files: f, Blocks: f, Replica: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Audit: &f.log, Ledger: fakeLedger{f}, Files: f, Blocks: f, Replica: f, Upkeep: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }
@@ -411,6 +429,10 @@ func TestAnswersKeepTheirForm(t *testing.T) {
 		{"content_get_user", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID + "?user=alice@example.org", "", "read as a1"},
 		{"content_get_unknown_user", fake{file: []byte("some bytes")}, "GET", "/content/" + fileCID + "?user=nobody@example.org", "", ""},
 		{"scrub", fake{}, "POST", "/scrub", "", "scrub"},
+		{"gc", fake{}, "POST", "/gc", "", "collect"},
+		{"gc_failed", fake{err: errors.New("drop blocks: input/output error")}, "POST", "/gc", "", "collect"},
+		{"fsck", fake{}, "POST", "/fsck", "", "check the node"},
+		{"fsck_failed", fake{err: errors.New("read row: input/output error")}, "POST", "/fsck", "", "check the node"},
 		{"state_hash", fake{}, "GET", "/state/hash", "", "hash"},
 		{"state_checks", fake{}, "GET", "/state/checks", "", "checks"},
 		{"state_check", fake{}, "POST", "/state/checks", "", "check"},
@@ -594,7 +616,7 @@ func TestTheMonitorShowsMetricsAndHealth(t *testing.T) {
 // TestNothingIsChangedWithoutAMajority promises that each command that changes the replicated
 // state starts no use case while the cluster has no majority, and says that nothing was written.
 func TestNothingIsChangedWithoutAMajority(t *testing.T) {
-	local := []string{"/content", "/car", "/scrub", "/state/checks"} // change nothing in the replicated state, or are no commands
+	local := []string{"/content", "/car", "/scrub", "/gc", "/fsck", "/state/checks"} // change nothing in the replicated state, or are no commands
 	changing := 0
 	for _, r := range new(operator).routes() {
 		if r.Method == http.MethodGet || slices.Contains(local, r.Path) {

@@ -174,6 +174,7 @@ type OperatorOptions struct {
 	Blocks   Blocks
 	Replica  Replica
 	Backups  Backups
+	Upkeep   Upkeep
 	Payments Payments
 	// Pins serves /pins and the paths below it: the Pinning Service API with Local for
 	// authentication.
@@ -287,6 +288,8 @@ func (p *operator) routes() []web.Route {
 		{Method: http.MethodGet, Path: "/car/{cid}", Serve: p.exportCAR},
 		{Method: http.MethodPost, Path: "/scrub", Serve: p.scrub},
 		{Method: http.MethodGet, Path: "/backup", Serve: p.backup},
+		{Method: http.MethodPost, Path: "/gc", Serve: p.collect},
+		{Method: http.MethodPost, Path: "/fsck", Serve: p.check},
 		{Method: http.MethodGet, Path: "/state/hash", Serve: p.stateHash},
 		{Method: http.MethodGet, Path: "/state/checks", Serve: call(p.stateChecks)},
 		{Method: http.MethodPost, Path: "/state/checks", Serve: p.checkState},

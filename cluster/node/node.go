@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/payments"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
+	"github.com/holdfast-ipfs/holdfast/cluster/upkeep"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -146,6 +147,7 @@ type Node struct {
 	objects   *objects.Objects
 	payments  *payments.Payments
 	ingest    *ingest.Ingest
+	upkeep    *upkeep.Upkeep
 
 	backingUp sync.Mutex // locked while a backup is read
 }
@@ -504,6 +506,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 	if err := n.openTracker(leases); err != nil {
 		return err
 	}
+	n.openUpkeep()
 	gateway := n.opts.Config.S3
 	n.objects = objects.New(objects.Options{
 		Self: n.self.ID, State: n.consensus, Watch: n.watch, Nodes: n, Content: intake{n.ingest}, Files: n.files,

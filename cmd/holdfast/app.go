@@ -204,7 +204,7 @@ run: holdfast demo`,
 		a.runCommand(), a.demoCommand(), a.versionCommand(),
 		a.statusCommand(), a.tokenCommand(), a.peersCommand(),
 		a.userCommand(), a.keyCommand(), a.appCommand(), a.consoleCommand(), a.auditCommand(), a.paidCommand(),
-		a.pinCommand(), a.addCommand(), a.getCommand(), a.carCommand(), a.scrubCommand(), a.backupCommand(), a.restoreCommand(), a.recoverCommand(),
+		a.pinCommand(), a.addCommand(), a.getCommand(), a.carCommand(), a.scrubCommand(), a.gcCommand(), a.fsckCommand(), a.backupCommand(), a.restoreCommand(), a.recoverCommand(),
 		a.putCommand(), a.listCommand(), a.removeCommand(), a.syncCommand(), a.keygenCommand(), a.rewrapCommand(), a.shareCommand(), a.profileCommand(),
 		a.completionCommand(),
 	)

@@ -104,7 +104,7 @@ func TestWrongUsageIsCodeTwoAndNamed(t *testing.T) {
 		{"fly --help", `"fly"`},
 		{"--help fly", `"fly"`},
 		{"--help key fly", `"fly"`},
-		{"gc -h", `"gc"`},
+		{"backups -h", `"backups"`},
 		{"peers fly --help", `"fly"`},
 		{"help fly", `"fly"`},
 		{"help key fly", `"fly"`},

@@ -69,6 +69,10 @@ type operator interface {
 
 	// Scrub verifies all blocks on the node and waits until damaged ones are repaired.
 	Scrub(ctx context.Context) (client.Scrubbed, error)
+	// Collect frees at once what the node would free later.
+	Collect(ctx context.Context) (client.Collected, error)
+	// Check checks the state and the blocks of the node.
+	Check(ctx context.Context) (client.Checked, error)
 
 	// AddContent imports a file. The node deletes the blocks after some time unless a pin keeps
 	// them.

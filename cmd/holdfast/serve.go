@@ -155,7 +155,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int, servic
 			}
 		}()
 		surfaces.Pins, surfaces.Accounts, surfaces.Audit, surfaces.Ledger, surfaces.Members, surfaces.Files = n.Pins(), n.Accounts(), n.Audit(), n.Ledger(), n.Members(), n.Content()
-		surfaces.Objects, surfaces.Blocks, surfaces.Replica = n.Objects(), n.Integrity(), n.Replica()
+		surfaces.Objects, surfaces.Blocks, surfaces.Replica, surfaces.Upkeep = n.Objects(), n.Integrity(), n.Replica(), n.Upkeep()
 		surfaces.Neighbours, surfaces.Providers = n.Neighbours(), n.Providers()
 		surfaces.Payments, surfaces.Copies, surfaces.Backups, surfaces.Content = n.Payments(), n.Copies, n, n.Content()
 		err = server.Open(surfaces)

@@ -27,7 +27,7 @@ const (
 // useCases are the packages that implement what the HTTP APIs offer.
 var useCases = []string{
 	"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits", "cluster/members", "cluster/content", "cluster/integrity",
-	"cluster/openid", "cluster/audit", "cluster/payments",
+	"cluster/openid", "cluster/audit", "cluster/payments", "cluster/upkeep",
 }
 
 // surface lists the packages that the package of an HTTP API may import.
@@ -73,6 +73,7 @@ var rows = []row{
 	{"cluster/facilitator", []string{"cluster/payments"}, layerUseCase},
 	{"cluster/tracker", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/backup", []string{"consensus/state"}, layerUseCase},
+	{"cluster/upkeep", []string{"consensus/state", "cluster/tracker"}, layerUseCase},
 	{"cluster/clustertest", []string{"consensus/state", "consensus/codec"}, layerUseCase},
 	{"cluster/gossip", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/node", []string{

@@ -60,6 +60,8 @@ var commands = map[string][]string{
 	"audit verify": {"--json", "--data"},
 	"paid ls":      {"--limit", "--json", "--data"},
 	"scrub":        {"--json", "--data"},
+	"gc":           {"--json", "--data"},
+	"fsck":         {"--json", "--data"},
 	"pin add":      {"--user", "--meta", "--data"},
 	"pin ls":       {"--user", "--json", "--cid", "--name", "--match", "--meta", "--data"},
 	"pin get":      {"--user", "--data"},

@@ -120,6 +120,18 @@ type Content = admin.Content
 // Scrubbed is the result of the verification of every stored block of the node.
 type Scrubbed = admin.Scrubbed
 
+// Collected is the result of a collection of garbage on the node.
+type Collected = admin.Collected
+
+// Kept is content that cannot be freed yet.
+type Kept = admin.Kept
+
+// Checked is the result of a check of the node.
+type Checked = admin.Checked
+
+// Difference is a difference that a check has found.
+type Difference = admin.Difference
+
 // StateHash is the hash of a node's replicated state at an index.
 type StateHash = admin.StateHash
 
@@ -443,6 +455,25 @@ func (c *Client) Scrub(ctx context.Context) (s Scrubbed, err error) {
 		return s, err
 	}
 	return s, answered(resp, &s)
+}
+
+// Collect frees at once what the node would free later. It has no time limit except ctx.
+func (c *Client) Collect(ctx context.Context) (found Collected, err error) {
+	resp, err := c.send(ctx, http.MethodPost, "/gc", nil, nil)
+	if err != nil {
+		return found, err
+	}
+	return found, answered(resp, &found)
+}
+
+// Check checks the state and the blocks of the node. It takes as long as reading the state, and has
+// no time limit except ctx.
+func (c *Client) Check(ctx context.Context) (found Checked, err error) {
+	resp, err := c.send(ctx, http.MethodPost, "/fsck", nil, nil)
+	if err != nil {
+		return found, err
+	}
+	return found, answered(resp, &found)
 }
 
 // StateHash returns the hash of the node's replicated state and the index of the newest log entry

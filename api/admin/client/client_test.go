@@ -46,6 +46,8 @@ func TestWithoutANodeNothingIsAnswered(t *testing.T) {
 	t.Cleanup(c.Close)
 	for name, ask := range map[string]func() error{
 		"scrub":        func() error { _, err := c.Scrub(t.Context()); return err },
+		"collect":      func() error { _, err := c.Collect(t.Context()); return err },
+		"check":        func() error { _, err := c.Check(t.Context()); return err },
 		"state hash":   func() error { _, err := c.StateHash(t.Context()); return err },
 		"check state":  func() error { _, err := c.CheckState(t.Context()); return err },
 		"state checks": func() error { _, err := c.StateChecks(t.Context()); return err },
