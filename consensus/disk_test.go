@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -193,4 +194,20 @@ func BenchmarkPropose(b *testing.B) {
 			}
 		})
 	}
+}
+
+// restoredStore returns a store with the content of the checkpoint in a folder.
+func restoredStore(t *testing.T, checkpoint string) *kv.Store {
+	t.Helper()
+	store, err := kv.Open(t.TempDir(), kv.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(kv.WriteArchive(w, checkpoint)) }()
+	if err := store.Restore(r); err != nil {
+		t.Fatal(err)
+	}
+	return store
 }

@@ -320,7 +320,7 @@ func (nopCloser) Close() error { return nil }
 
 func (f *fake) handler() http.Handler {
 	return NewOperator(OperatorOptions{
-		Members: f, Accounts: f, Audit: &f.log, Ledger: fakeLedger{f}, Files: f, Blocks: f, Replica: f, Upkeep: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
+		Members: f, Accounts: f, Audit: &f.log, Ledger: fakeLedger{f}, Files: f, Blocks: f, Replica: f, Upkeep: f, Backups: f, Addrs: Addrs{Pinning: "127.0.0.1:9097", Admin: "127.0.0.1:9094", ConsoleURL: "https://console.example.org"}, Logger: slog.New(slog.DiscardHandler),
 		Pins: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "pins "+r.URL.Path) }),
 	})
 }

@@ -16,7 +16,8 @@ import (
 //	version (1 byte, 0x01) | nonce (12 bytes) | AES-256-GCM of the Ed25519 seed (32 + 16 bytes)
 //
 // under the key HKDF-SHA256(account secret, no salt, info "holdfast seal v1"), with the version
-// byte as additional data. So the state alone, for example a backup, is not enough to sign.
+// byte as additional data. So the state alone, for example a Raft snapshot, is not enough to sign. A
+// backup contains the account secret too.
 const (
 	sealVersion = 1
 	sealInfo    = "holdfast seal v1"

@@ -95,7 +95,7 @@ func (f folder) checkFormat() error {
 func (f folder) narrow(log *slog.Logger) {
 	var taken []string
 	for _, name := range []string{
-		SecretFile, IdentityFile, membersFile, rebuildFile, removedFile, newFile, formatFile, nodeMetaFile, settledFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, datastoreDir, asideDir,
+		SecretFile, IdentityFile, membersFile, rebuildFile, restoringFile, removedFile, newFile, formatFile, nodeMetaFile, settledFile, waitingFile, lockFile, stateDir, raftDir, blocksDir, datastoreDir, asideDir,
 	} {
 		path := f.file(name)
 		info, err := os.Lstat(path)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -263,6 +264,9 @@ func (n *Node) openFolder() error {
 	n.closers = append(n.closers, lock)
 	if err := n.folder.checkFormat(); err != nil {
 		return err
+	}
+	if _, err := os.Stat(n.folder.file(restoringFile)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, fmt.Errorf("a restore into %s was interrupted: repeat it with holdfast restore", n.folder.path))
 	}
 	n.folder.narrow(n.opts.Logger)
 	return nil

@@ -70,6 +70,9 @@ func OpenSurvivor(opts OfflineOptions) (s *Survivor, err error) {
 			return s, errors.Join(err, fmt.Errorf("%s says that this node has no good copy of the state: recover on another member, or restore a backup", s.folder.file(name)))
 		}
 	}
+	if err := s.folder.needs(IdentityFile, identityAdvice); err != nil {
+		return s, err
+	}
 	key, err := s.folder.identity()
 	if err != nil {
 		return s, err

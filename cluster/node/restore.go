@@ -18,12 +18,16 @@ import (
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
 )
 
-// restoringDir is the folder in the data folder in which Restore prepares a node.
-const restoringDir = "restoring"
+// restoringFile marks a folder into which Restore has written a part of a node. It has the bytes of
+// the backup if they come from a stream.
+const restoringFile = "restoring"
 
 // mayStay lists what a data folder may contain for Restore: the settings, and the blocks of an
 // earlier node.
 var mayStay = []string{"config.toml", blocksDir, "lost+found", lockFile, formatFile}
+
+// restoredFiles lists the files that Restore writes, apart from stateDir, raftDir and formatFile.
+var restoredFiles = []string{SecretFile, membersFile, IdentityFile}
 
 // Restored is the result of Restore.
 type Restored struct {
@@ -42,11 +46,10 @@ type Restored struct {
 //
 // r is read twice from its beginning: the first time to check it, before anything is written. If r
 // is no io.ReadSeeker, its bytes are first written to a file in the folder. After an error the
-// folder is as before. Errors: those of backup.Read; an error that names a file if the folder has
+// folder is as before; after a crash no node starts on it, and Restore can be called again. Errors: those of backup.Read; an error that names a file if the folder has
 // a state.
 func Restore(ctx context.Context, opts OfflineOptions, r io.Reader) (out Restored, err error) {
 	f := folder{opts.Data}
-	_, missing := os.Stat(opts.Data)
 	if err := f.mayRestore(); err != nil {
 		return out, err
 	}
@@ -56,37 +59,30 @@ func Restore(ctx context.Context, opts OfflineOptions, r io.Reader) (out Restore
 			return out, err
 		}
 	}
+	before := f.present()
 	if err := durable.MkdirAll(opts.Data, 0o700); err != nil {
 		return out, fmt.Errorf("data folder: %w", err)
 	}
-	_, unlocked := os.Stat(f.file(lockFile))
 	lock, err := lockFolder(opts.Data)
 	if err != nil {
 		return out, err
 	}
 	defer func() {
-		err = errors.Join(err, lock.Close())
 		if err != nil {
-			err = errors.Join(err, f.undo(errors.Is(unlocked, fs.ErrNotExist), errors.Is(missing, fs.ErrNotExist)))
+			err = errors.Join(err, f.undo(before))
 		}
+		err = errors.Join(err, lock.Close())
 	}()
 	if err := f.mayRestore(); err != nil { // again, with the lock
 		return out, err
 	}
-	at := folder{f.file(restoringDir)}
-	if err := durable.MkdirAll(at.path, 0o700); err != nil {
+	spool, err := f.spool(&untilEnd{ctx, r}, again)
+	if err != nil {
 		return out, err
 	}
+	defer func() { _ = spool.Close() }()
 	if !again {
-		spool, err := spooled(&untilEnd{ctx, r}, at.file("backup"))
-		if err != nil {
-			return out, err
-		}
-		defer func() { _ = spool.Close() }()
 		source = spool
-		if _, err := source.Seek(0, io.SeekStart); err != nil {
-			return out, err
-		}
 		if out.Backup, err = CheckBackup(source); err != nil {
 			return out, err
 		}
@@ -96,10 +92,13 @@ func Restore(ctx context.Context, opts OfflineOptions, r io.Reader) (out Restore
 	}
 	_, err = os.Stat(f.file(blocksDir))
 	out.Blocks = err == nil
-	if err := at.prepare(opts, &untilEnd{ctx, source}, &out); err != nil {
+	if err := f.clear(before); err != nil { // of an interrupted restore
 		return out, err
 	}
-	return out, f.takeOver(at)
+	if err := f.prepare(opts, &untilEnd{ctx, source}, &out); err != nil {
+		return out, err
+	}
+	return out, durable.RemoveAll(f.file(restoringFile))
 }
 
 // untilEnd is a reader that fails when its context ends.
@@ -117,7 +116,8 @@ func (u *untilEnd) Read(b []byte) (int, error) {
 }
 
 // mayRestore returns an error that names a file if the data folder has more than the settings and
-// blocks.
+// blocks. It accepts folders for the state and the Raft log without files, which may be mounts, and
+// the files of an interrupted restore.
 func (f folder) mayRestore() error {
 	entries, err := os.ReadDir(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,34 +126,85 @@ func (f folder) mayRestore() error {
 	if err != nil {
 		return fmt.Errorf("data folder: %w", err)
 	}
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == restoringFile }) {
+		return nil // no node starts on such a folder
+	}
 	for _, e := range entries {
-		if !slices.Contains(mayStay, e.Name()) {
-			return fmt.Errorf("the data folder is not empty: it has %s; restore into an empty folder, or one with nothing but %s and config.toml", f.file(e.Name()), blocksDir)
+		if slices.Contains(mayStay, e.Name()) || slices.Contains([]string{stateDir, raftDir}, e.Name()) && f.isBare(e.Name()) {
+			continue
 		}
+		return fmt.Errorf("the data folder is not empty: it has %s; restore into an empty folder, or one with nothing but %s and config.toml", f.file(e.Name()), blocksDir)
 	}
 	return nil
 }
 
-// undo removes what Restore has written before an error.
-func (f folder) undo(lock, folder bool) error {
-	errs := []error{durable.RemoveAll(f.file(restoringDir))}
-	if lock {
-		errs = append(errs, durable.RemoveAll(f.file(lockFile)))
+// isBare returns whether the folder with the name has no files.
+func (f folder) isBare(name string) bool {
+	entries, err := os.ReadDir(f.file(name))
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" })
+}
+
+// present returns which of the files and folders that Restore creates are there. The data folder
+// itself has the name "".
+func (f folder) present() map[string]bool {
+	there := map[string]bool{}
+	for _, name := range []string{"", lockFile, formatFile, stateDir, raftDir} {
+		_, err := os.Lstat(f.file(name))
+		there[name] = err == nil
 	}
-	if folder {
+	return there
+}
+
+// clear removes the parts of a node that Restore writes. Folders that were there before stay.
+func (f folder) clear(before map[string]bool) error {
+	var errs []error
+	for _, name := range []string{stateDir, raftDir} {
+		if !before[name] {
+			errs = append(errs, durable.RemoveAll(f.file(name)))
+		} else if err := f.empty(name); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	for _, name := range restoredFiles {
+		errs = append(errs, durable.RemoveAll(f.file(name)))
+	}
+	return errors.Join(errs...)
+}
+
+// undo removes what Restore has written before an error. The marker is the last.
+func (f folder) undo(before map[string]bool) error {
+	if _, err := os.Stat(f.file(restoringFile)); errors.Is(err, fs.ErrNotExist) && before[""] {
+		return nil // nothing was written
+	}
+	errs := []error{f.clear(before)}
+	for _, name := range []string{formatFile, lockFile, restoringFile} {
+		if !before[name] {
+			errs = append(errs, durable.RemoveAll(f.file(name)))
+		}
+	}
+	if !before[""] {
 		errs = append(errs, os.Remove(f.path))
 	}
 	return errors.Join(errs...)
 }
 
-// spooled writes all bytes of r to a new file at path, and returns the file.
-func spooled(r io.Reader, path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
+// spool makes the marker of a restore, and copies the bytes of r into it unless r can be read
+// again.
+func (f folder) spool(r io.Reader, again bool) (*os.File, error) {
+	file, err := os.OpenFile(f.file(restoringFile), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil && !again {
+		if _, err = io.Copy(file, r); err == nil {
+			_, err = file.Seek(0, io.SeekStart)
+		}
 	}
-	if _, err := io.Copy(file, r); err != nil {
-		return nil, errors.Join(fmt.Errorf("keep the backup: %w", err), file.Close())
+	if err == nil {
+		err = durable.SyncDir(f.path)
+	}
+	if err != nil {
+		if file != nil {
+			err = errors.Join(err, file.Close())
+		}
+		return nil, fmt.Errorf("keep the backup: %w", err)
 	}
 	return file, nil
 }
@@ -196,10 +247,10 @@ func (f folder) prepare(opts OfflineOptions, r io.Reader, out *Restored) (err er
 	}
 	out.ClusterID, out.NodeID, out.Former = change.Cluster, id, len(replaced.Removed)
 	return errors.Join(
-		durable.WriteFile(f.file(IdentityFile), key, 0o600),
+		f.checkFormat(),
 		f.writeSecret(secret),
 		f.writeSeed(newSeed(change.Cluster, []state.Node{change.Node})),
-		f.checkFormat(),
+		durable.WriteFile(f.file(IdentityFile), key, 0o600),
 	)
 }
 
@@ -222,15 +273,4 @@ func (r *replica) isThat(h *backup.Header) error {
 		return fmt.Errorf("%w: the hash of its state is %s, and was %s", backup.ErrDamaged, hash, h.StateHash)
 	}
 	return nil
-}
-
-// takeOver moves the prepared files into the data folder f. The list of members is the last: a
-// folder without it is no member, unless it has everything else.
-func (f folder) takeOver(at folder) error {
-	for _, name := range []string{formatFile, IdentityFile, raftDir, SecretFile, stateDir, membersFile} {
-		if err := durable.Rename(at.file(name), f.file(name)); err != nil {
-			return fmt.Errorf("put the restored node into place: %w", err)
-		}
-	}
-	return durable.RemoveAll(at.path)
 }

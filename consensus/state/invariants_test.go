@@ -52,7 +52,7 @@ func (m *machine) check() {
 	} {
 		got := slices.DeleteFunc(m.rows(table), func(r row) bool {
 			lastCreated := slices.ContainsFunc(everyone(), func(a AccountID) bool { return r.key == string(pinKey(a, pinLast)) })
-			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey) || r.key == string(auditKey) || r.key == string(meteringKey) || r.key == string(indexingKey) || r.key == string(packingKey)
+			return lastCreated || r.key == string(clusterKey) || r.key == string(opNext) || r.key == string(levelKey) || r.key == string(signingKey) || r.key == string(auditKey) || r.key == string(meteringKey) || r.key == string(indexingKey) || r.key == string(packingKey) || r.key == string(replacedKey)
 		})
 		compare(m.t, table, got, want.rows(table))
 	}
