@@ -64,6 +64,10 @@ func (c *fsck) meta() error {
 		read(c, here[Cluster](c))
 	case name == string(levelKey[1:]):
 		c.number()
+	case name == string(replacedKey[1:]):
+		if at, ok := c.number(); ok && at > c.index {
+			c.differs(fmt.Sprint(at), fmt.Sprintf("at most the index of the state, %d", c.index))
+		}
 	case name == string(opNext[1:]):
 		c.operations()
 	case name == string(signingKey[1:]):

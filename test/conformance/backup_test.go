@@ -187,6 +187,9 @@ func TestARestoredClusterHasEverything(t *testing.T) {
 		t.Errorf("audit log: %s", out)
 	}
 	first.CLI("audit", "verify")
+	for _, n := range c.Nodes {
+		n.As(t).CLI("fsck")
+	}
 }
 
 // testAccess promises that the keys of the old cluster are what they were.
@@ -331,6 +334,7 @@ func TestASurvivorContinuesTheCluster(t *testing.T) {
 	if err := c.SameState(ctx); err != nil {
 		t.Error(err)
 	}
+	survivor.CLI("fsck")
 }
 
 // TestOnlyAWholeBackupIsRestored promises that a backup that is cut off or changed leaves no folder, that - is standard
