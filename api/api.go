@@ -393,7 +393,7 @@ func (s *Server) Open(o Options) error {
 			})
 		case gatewayService:
 			h, err = ipfs.New(ipfs.Options{
-				Content: o.Content, Hosts: o.GatewayHosts, Limits: web.NewLimits(Rate{}, o.GatewayRate, o.TrustedProxies, nil),
+				Content: o.Content, Hosts: o.GatewayHosts, Limits: web.NewLimits(Rate{}, o.GatewayRate, o.TrustedProxies, nil).PacedBy(pacer),
 				Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case consoleService:

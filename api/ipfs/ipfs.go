@@ -60,6 +60,14 @@ const (
 	fetchingRetry = 5 * time.Second
 )
 
+// everybody stands for all clients of the gateway where accounts take turns, so that together they have no
+// more of a busy node than one account. It is the id of no account.
+const everybody state.AccountID = "ipfs-gateway"
+
+// maxSegments is the largest number of names in a path after the CID. boxo resolves a path again for each of
+// its names.
+const maxSegments = 256
+
 // localhost is the host name that browsers resolve to this machine, together with all names below it.
 const localhost = "localhost"
 
@@ -88,6 +96,7 @@ func New(o Options) (http.Handler, error) {
 	}
 	c := gateway.Config{
 		DeserializedResponses: true, NoDNSLink: true, DisableHTMLErrors: true, PublicGateways: s.hosts, MaxRequestDuration: maxDuration,
+		DeprecatedXIpfsPath: true, // clients and the suite gateway-conformance still want the header
 		// Package web counts the requests. The registry keeps boxo's metrics away from the default one.
 		MetricsRegistry: prometheus.NewRegistry(),
 	}
@@ -128,7 +137,7 @@ func anyOrigin(h http.Handler) http.Handler {
 		header.Set("Access-Control-Allow-Origin", web.AnyOrigin)
 		header.Set("Access-Control-Allow-Methods", strings.Join(methods, ", "))
 		header.Set("Access-Control-Allow-Headers", "Content-Type, User-Agent, Range, If-None-Match, Cache-Control, X-Requested-With, "+web.RequestIDHeader)
-		header.Set("Access-Control-Expose-Headers", "Content-Length, Content-Range, Etag, Ipfs-Uri, X-Ipfs-Roots, Retry-After, "+web.RequestIDHeader)
+		header.Set("Access-Control-Expose-Headers", "Content-Length, Content-Range, Etag, Ipfs-Uri, X-Ipfs-Path, X-Ipfs-Roots, X-Chunked-Output, X-Stream-Output, Retry-After, "+web.RequestIDHeader)
 		h.ServeHTTP(w, r)
 	})
 }
@@ -166,6 +175,11 @@ func (s *surface) serve(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	web.Operation(w, r.Method+" "+form.name)
+	leave, err := s.Limits.Enter(r.Context(), everybody)
+	if err != nil {
+		return err //nolint:wrapcheck // of the context
+	}
+	defer leave()
 	held := s.Limits.HoldFor(r)
 	defer held.Release()
 	if err := held.Grow(form.memory); err != nil {
@@ -195,6 +209,10 @@ func (s *surface) checked(w http.ResponseWriter, r *http.Request) {
 	at, err := path.NewImmutablePath(p)
 	if err != nil {
 		q.refused = web.BadRequest("%v", err)
+		return
+	}
+	if names := len(p.Segments()) - 2; names > maxSegments {
+		q.refused = web.BadRequest("the path has %d names, at most %d are allowed", names, maxSegments)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), findTimeout)

@@ -71,33 +71,16 @@ func (l *library) Block(_ context.Context, c cid.Cid) ([]byte, error) {
 	return data, nil
 }
 
-type file struct {
-	*bytes.Reader
+type file struct{ *bytes.Reader }
 
-	fails error // after the first byte
-	sent  bool
-}
-
-func (f *file) Close() error { return nil }
-
-func (f *file) Read(p []byte) (int, error) {
-	if f.fails == nil {
-		return f.Reader.Read(p)
-	}
-	if f.sent {
-		return 0, f.fails
-	}
-	n, err := f.Reader.Read(p)
-	f.sent = n >= 4096
-	return n, err
-}
+func (file) Close() error { return nil }
 
 func (l *library) File(ctx context.Context, c cid.Cid) (io.ReadSeekCloser, uint64, error) {
 	data, err := l.Block(ctx, c)
 	if err != nil {
 		return nil, 0, err
 	}
-	return &file{Reader: bytes.NewReader(data), fails: l.refuses[c]}, uint64(len(data)), nil
+	return file{bytes.NewReader(data)}, uint64(len(data)), nil
 }
 
 // raw adds a raw block.
@@ -267,6 +250,7 @@ func TestRequestsAreRefused(t *testing.T) {
 		{"GET", "http://x/ipfs/" + root.String() + "?format=ipns-record", nil, 501, "IPNS"},
 		{"GET", "http://x/ipfs/" + root.String(), []string{"Accept", "application/vnd.ipld.unknown"}, 400, "application/vnd.ipld.unknown"},
 		{"GET", "http://x/ipfs/" + root.String(), []string{"Accept", "text/html, application/vnd.ipfs.ipns-record"}, 400, "ipns-record"},
+		{"GET", "http://x/ipfs/" + root.String() + strings.Repeat("/a", maxSegments+1), nil, 400, "257 names"},
 		{"GET", "http://x/", nil, 404, "IPFS gateway"},
 		{"GET", "http://x/ipld/" + root.String(), nil, 404, ""},
 		{"GET", "http://x//ipfs/" + root.String(), nil, 404, ""},
@@ -290,45 +274,66 @@ func TestRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// A block that no member sends is 504 before the answer has begun, and cuts the answer after that. Only the first of
-// both is a failure of the node; content that is not complete is not, as everybody can ask for such content.
+// A block that no member sends is 504 before the answer has begun, and cuts the answer after that. A block that is not
+// public is 404 or cuts the answer too, but is no failure of the node, as everybody can ask for such content.
 func TestContentThatCannotBeReadIsCut(t *testing.T) {
-	away, none := state.Errorf(state.CodeUnavailable, "members are away"), state.Errorf(state.CodeNotFound, "not public")
 	for _, tc := range []struct {
-		name string
-		err  error
-		logs bool
-	}{{"away", away, true}, {"not public", none, false}} {
-		t.Run(tc.name, func(t *testing.T) {
+		err    error
+		status int
+	}{{state.Errorf(state.CodeUnavailable, "members are away"), 504}, {state.Errorf(state.CodeNotFound, "not public"), 404}} {
+		t.Run(tc.err.Error(), func(t *testing.T) {
 			w := newWorld(t, nil)
 			lost := w.raw([]byte("lost"))
-			root := w.folder(map[string]cid.Cid{"a": w.raw([]byte("here")), "lost": lost})
+			small := w.folder(map[string]cid.Cid{"a": w.raw([]byte("here")), "lost": lost})
+			large := w.folder(map[string]cid.Cid{"a": w.raw(make([]byte, 2*maxEarly)), "lost": lost})
 			delete(w.blocks, lost)
 			w.missing[lost] = tc.err
-			want := map[bool]int{true: 504, false: 404}[tc.logs]
-			for _, path := range []string{"/lost", "/lost?format=raw"} {
-				if r := w.do("GET", "http://x/ipfs/"+root.String()+path); r.Code != want || r.Header().Get("Cache-Control") != "no-store" || r.Header().Get("Etag") != "" {
-					t.Errorf("%s: %d %v %s", path, r.Code, r.Header(), r.Body)
+			for _, path := range []string{"/lost", "/lost?format=raw", "?format=car", "?format=tar"} {
+				r := w.do("GET", "http://x/ipfs/"+small.String()+path)
+				if r.Code != tc.status || r.Header().Get("Cache-Control") != "no-store" || r.Header().Get("Etag") != "" || r.Header().Get("X-Stream-Error") != "" || strings.Contains(r.Body.String(), "here") {
+					t.Errorf("%s: %d %v %q", path, r.Code, r.Header(), r.Body)
 				}
 			}
-			w.log.Reset()
-			cut := func(url string) {
-				t.Helper()
-				defer func() {
-					if recover() != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
-						t.Errorf("%s was not cut", url)
-					}
-				}()
-				w.do("GET", url)
+			for _, format := range []string{"car", "tar"} {
+				if !w.isCut("http://x/ipfs/" + large.String() + "?format=" + format) {
+					t.Errorf("%s was not cut", format)
+				}
 			}
-			cut("http://x/ipfs/" + root.String() + "?format=car")
-			cut("http://x/ipfs/" + root.String() + "?format=tar")
-			big := w.raw(bytes.Repeat([]byte("x"), 100_000))
-			w.refuses[big] = nil
-			if logged := strings.Contains(w.log.String(), "level=ERROR"); logged != tc.logs {
+			if logged := strings.Contains(w.log.String(), "level=ERROR"); logged != (tc.status == 504) {
 				t.Errorf("logged: %s", w.log)
 			}
 		})
+	}
+}
+
+// isCut returns whether the answer to GET of a URL is cut.
+func (w *world) isCut(url string) (cut bool) {
+	w.t.Helper()
+	defer func() { cut = recover() == http.ErrAbortHandler }() //nolint:errorlint // as net/http compares it
+	w.do("GET", url)
+	return false
+}
+
+// Content that boxo cannot serve is an error with its text, and no failure of the node. A failure of the node is logged and
+// keeps its text to itself.
+func TestFailuresOfContentAreNotThoseOfTheNode(t *testing.T) {
+	w := newWorld(t, nil)
+	page := w.raw([]byte("text"))
+	bad := w.folder(map[string]cid.Cid{"_redirects": w.raw([]byte("/a /b /c /d nonsense\n")), "..": page})
+	for url, want := range map[string]int{
+		"http://" + bad.String() + ".ipfs." + host + "/none": 500, "http://x/ipfs/" + bad.String() + "?format=tar": 422,
+	} {
+		if r := w.do("GET", url); r.Code != want || r.Body.Len() < 20 || r.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %d %s", url, r.Code, r.Body)
+		}
+	}
+	if w.log.Len() > 0 {
+		t.Errorf("logged: %s", w.log)
+	}
+	w.missing[page] = errors.New("disk: a secret path")
+	r := w.do("GET", "http://x/ipfs/"+page.String())
+	if r.Code != 500 || strings.Contains(r.Body.String(), "secret") || !strings.Contains(w.log.String(), "level=ERROR") || !strings.Contains(w.log.String(), "secret") {
+		t.Errorf("%d %s, logged: %s", r.Code, r.Body, w.log)
 	}
 }
 
@@ -368,47 +373,40 @@ func TestTheMemoryOfRequestsIsBounded(t *testing.T) {
 	}
 }
 
-// Each block of a CAR counts against the memory of the client, and what a request has used is free after it.
+// Each block of a CAR counts against the memory of the client, and is free after the request.
 func TestACARCountsItsBlocks(t *testing.T) {
 	limits := web.NewLimits(web.Rate{}, web.Rate{}, nil, nil)
 	w := newWorld(t, func(o *Options) { o.Limits = limits })
-	entries := map[string]cid.Cid{}
-	for i := range 100 {
-		entries[fmt.Sprint(i)] = w.raw(fmt.Append(nil, "leaf ", i))
+	entries := map[string]cid.Cid{"0": w.raw(make([]byte, 2*maxEarly))}
+	const leaves = 100
+	for i := range leaves {
+		entries[fmt.Sprint(i+1)] = w.raw(fmt.Append(nil, "leaf ", i))
 	}
-	root := w.folder(entries)
-	car := "http://x/ipfs/" + root.String() + "?format=car"
-	held := limits.HoldFor(httptest.NewRequestWithContext(t.Context(), "GET", "/", http.NoBody))
-	for held.Grow(carBlock) == nil {
+	car := "http://x/ipfs/" + w.folder(entries).String() + "?format=car"
+	other := limits.HoldFor(httptest.NewRequestWithContext(t.Context(), "GET", "/", http.NoBody))
+	free := func() (n int64) {
+		for other.Grow(carBlock) == nil {
+			n += carBlock
+		}
+		other.Release()
+		return n
 	}
-	held.Release()
-	if err := held.Grow(1); err != nil {
+	all := free()
+	if r := w.do("GET", car); r.Code != 200 || !strings.Contains(r.Body.String(), fmt.Sprint("leaf ", leaves-1)) {
+		t.Fatalf("%d %d bytes", r.Code, r.Body.Len())
+	}
+	if now := free(); now != all {
+		t.Errorf("%d bytes are free after a CAR, %d were before", now, all)
+	}
+	if err := other.Grow(all - fileMemory - leaves/2*carBlock); err != nil {
 		t.Fatal(err)
 	}
-	whole := w.do("GET", car)
-	if whole.Code != 200 || !strings.Contains(whole.Body.String(), "leaf 99") {
-		t.Fatalf("%d %d bytes", whole.Code, whole.Body.Len())
+	if !w.isCut(car) {
+		t.Error("a CAR above the memory was not cut")
 	}
-	for held.Grow(carBlock) == nil {
+	if strings.Contains(w.log.String(), "level=ERROR") {
+		t.Errorf("logged: %s", w.log)
 	}
-	held.Release()
-	all := int64(0)
-	for held.Grow(carBlock) == nil {
-		all += carBlock
-	}
-	held.Release()
-	if err := held.Grow(all - fileMemory - 50*carBlock); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if recover() != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
-			t.Error("a CAR above the memory was not cut")
-		}
-		if strings.Contains(w.log.String(), "level=ERROR") {
-			t.Errorf("logged: %s", w.log)
-		}
-	}()
-	w.do("GET", car)
 }
 
 // Only a trusted proxy can tell the host and the scheme of a request.

@@ -118,28 +118,50 @@ func (q *request) answer(w http.ResponseWriter, r *http.Request, h http.Handler)
 	header.Del("Content-Security-Policy")
 	out := &answer{ResponseWriter: w, of: q, body: web.NewSteady(w, web.StallTimeout)}
 	h.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), requestKey{}, q)))
+	if q.refused == nil && out.failing != 0 {
+		q.refused = q.failure(out.failing, strings.TrimSpace(string(out.text)))
+	}
 	if q.refused != nil && out.status == 0 {
+		for _, name := range []string{streamError, "Etag", "Content-Disposition", "X-Ipfs-Roots"} {
+			header.Del(name)
+		}
 		return q.refused
 	}
-	if out.status == 0 {
-		out.WriteHeader(http.StatusOK) // as net/http does
-	}
-	if out.status >= http.StatusBadRequest {
+	if out.send(); out.status >= http.StatusBadRequest {
 		return nil
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch said := header.Get("X-Stream-Error"); {
+	switch said := header.Get(streamError); {
 	case out.err != nil:
 		return fmt.Errorf("send content: %w", out.err)
 	case errors.As(q.late, new(*gateway.ErrorStatusCode)): // members cannot be reached
 		return fmt.Errorf("read content: %w", q.late)
 	case q.late != nil:
-		return web.Cut(fmt.Errorf("read content: %w", q.late))
+		return web.OfContent(fmt.Errorf("read content: %w", q.late))
 	case said != "":
-		return web.Cut(fmt.Errorf("send content: %s", said))
+		return web.OfContent(fmt.Errorf("send content: %s", said))
 	}
 	return nil
+}
+
+// failure returns the error for an answer of boxo with the status 500 or above. The cause is the first error
+// of a read. Without one the content itself cannot be served, which is no failure of the node.
+func (q *request) failure(status int, text string) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var coded *gateway.ErrorStatusCode
+	switch {
+	case errors.As(q.failed, &coded):
+		return web.Errorf(coded.StatusCode, "GATEWAY_TIMEOUT", "%s", text)
+	case ipld.IsNotFound(q.failed):
+		return web.Errorf(http.StatusNotFound, "NOT_FOUND", "%s", text)
+	case errors.Is(q.failed, state.ErrLimited):
+		return q.failed
+	case q.failed == nil, errors.Is(q.failed, state.ErrInvalid):
+		return web.OfContent(web.Errorf(status, "FAILED", "%s", text))
+	}
+	return q.failed
 }
 
 // charge makes each block that is read from now on count against the memory of the request.
@@ -195,8 +217,8 @@ func (q *request) took(b block.Block) error {
 		cost += size
 	}
 	err := q.held.Grow(cost)
-	if err != nil && q.late == nil {
-		q.late = err
+	if err != nil {
+		q.remember(err)
 	}
 	return err
 }
@@ -214,46 +236,69 @@ func (q *request) fails(ctx context.Context, c cid.Cid, err error) error {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.remember(err)
+	return err
+}
+
+// remember notes an error of a read. The caller holds mu.
+func (q *request) remember(err error) {
 	if q.failed == nil {
 		q.failed = err
 	}
 	if q.headed && q.late == nil {
 		q.late = err
 	}
-	return err
 }
 
-// heads returns the status to send for that of boxo, which answers 500 if it has lost the cause of an error
-// on the way.
-func (q *request) heads(status int) int {
+// heads notes that the head of the answer is sent.
+func (q *request) heads() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.headed = true
-	var coded *gateway.ErrorStatusCode
-	if status == http.StatusInternalServerError && errors.As(q.failed, &coded) {
-		return coded.StatusCode
-	}
-	return status
 }
 
+// Sizes of parts of an answer that are not sent at once, in bytes.
+const (
+	// maxEarly is the size of the beginning of a TAR or a CAR. If the content cannot be read before
+	// there is more of it, the answer is an error.
+	maxEarly = 32 << 10
+	// maxText is the size of the text of an error.
+	maxText = 4 << 10
+)
+
+// streamError is the header in which boxo tells an error of a stream, before it writes the error into the
+// stream.
+const streamError = "X-Stream-Error"
+
 // answer is the ResponseWriter that boxo gets. Its writes fail if the client accepts no bytes for
-// StallTimeout.
+// StallTimeout. It keeps back errors with the status 500 and above, and the beginning of a TAR or a CAR.
 type answer struct {
 	http.ResponseWriter
 
-	of     *request
-	body   io.Writer
-	status int   // 0 until the head is sent
-	err    error // of a write
+	of      *request
+	body    io.Writer
+	status  int    // 0 until the head is sent
+	early   []byte // beginning of the body, while the head is not sent
+	failing int    // status of an error that is kept back; 0: there is none
+	text    []byte // its text
+	err     error  // of a write
 }
 
 // WriteHeader implements http.ResponseWriter. It takes the headers of content from an error, as boxo sets
 // them before it reads the content.
 func (a *answer) WriteHeader(status int) {
-	if a.status != 0 {
+	switch {
+	case a.status != 0, a.failing != 0, status == http.StatusOK && a.isStream():
+		return // or until there is enough of the stream
+	case status >= http.StatusInternalServerError:
+		a.failing = status
 		return
 	}
-	status = a.of.heads(status)
+	a.head(status)
+}
+
+// head sends the head.
+func (a *answer) head(status int) {
 	h := a.Header()
 	if status >= http.StatusBadRequest && strings.HasPrefix(h.Get("Content-Type"), "text/plain") {
 		h.Set("Cache-Control", noStore)
@@ -261,14 +306,56 @@ func (a *answer) WriteHeader(status int) {
 		h.Del("Content-Disposition")
 	}
 	a.status = status
+	a.of.heads()
 	a.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (a *answer) Write(p []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
+	said := a.Header().Get(streamError)
+	if a.status == 0 && a.failing == 0 {
+		switch {
+		case said != "":
+			a.failing, a.text = http.StatusUnprocessableEntity, []byte(said[:min(len(said), maxText)])
+		case a.isStream() && len(a.early)+len(p) <= maxEarly:
+			a.early = append(a.early, p...)
+			return len(p), nil
+		}
+	}
+	if a.failing != 0 {
+		if said != "" {
+			return len(p), nil // boxo's form of the same text
+		}
+		a.text = append(a.text, p[:min(len(p), maxText-len(a.text))]...)
+		return len(p), nil
+	}
+	a.send()
+	return a.write(p)
+}
+
+// isStream reports whether the answer is a TAR or a CAR.
+func (a *answer) isStream() bool {
+	kind := a.Header().Get("Content-Type")
+	return strings.HasPrefix(kind, "application/vnd.ipld.car") || kind == "application/x-tar"
+}
+
+// send sends the head and the beginning of the body, if they were kept back.
+func (a *answer) send() {
+	if a.status == 0 {
+		a.head(http.StatusOK)
+	}
+	early := a.early
+	if a.early = nil; len(early) > 0 {
+		_, _ = a.write(early) // the error is in a.err
+	}
+}
+
+func (a *answer) write(p []byte) (int, error) {
+	if a.err != nil {
+		return 0, a.err
+	}
 	n, err := a.body.Write(p)
-	if err != nil && a.err == nil {
+	if err != nil {
 		a.err = err
 	}
 	return n, err //nolint:wrapcheck // a writer

@@ -131,7 +131,7 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	level := slog.LevelDebug
 	switch {
 	case r.Context().Err() != nil: // the client has gone, or the server stops
-	case tooMany(err), errors.As(err, new(unready)), errors.As(err, new(incomplete)), w.status == http.StatusNotImplemented: // part of normal use
+	case tooMany(err), errors.As(err, new(unready)), errors.As(err, new(ofContent)), w.status == http.StatusNotImplemented: // part of normal use
 	case w.status == http.StatusServiceUnavailable, w.status == http.StatusGatewayTimeout:
 		level = slog.LevelWarn
 	case w.status >= http.StatusInternalServerError, err != nil && w.begun && !w.failed:
@@ -159,14 +159,15 @@ func (o Options) log(r *http.Request, w *recorder, id string, took time.Duration
 	o.Logger.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// incomplete is the error of Cut.
-type incomplete struct{ error }
+// ofContent is the error of OfContent.
+type ofContent struct{ error }
 
-func (i incomplete) Unwrap() error { return i.error }
+func (o ofContent) Unwrap() error { return o.error }
 
-// Cut returns err as an error that cuts an answer which has begun, although the node works: the content
-// itself is not complete. Wrap logs it at debug.
-func Cut(err error) error { return incomplete{err} }
+// OfContent returns err as an error of the content that a client has asked for, which is not complete or
+// cannot be read. The node works, so Wrap logs the request at debug, also if its status is 500 or if its
+// answer is cut.
+func OfContent(err error) error { return ofContent{err} }
 
 // tooMany reports whether an error means that the client exceeded a rate or memory limit.
 func tooMany(err error) bool {

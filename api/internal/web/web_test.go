@@ -66,6 +66,8 @@ func TestErrorsAreAnsweredInTheirForm(t *testing.T) {
 		{"503", &Error{Answer{Status: 503, Reason: "SERVICE_UNAVAILABLE", Detail: "x", RetryAfter: 1}}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"x"}}`, map[string]string{"Retry-After": "1"}, "WARN"},
 		{"not ready", unready{Errorf(503, "SERVICE_UNAVAILABLE", "starting")}, 503, `{"error":{"reason":"SERVICE_UNAVAILABLE","details":"starting"}}`, nil, "DEBUG"},
 		{"501", Errorf(501, "NOT_IMPLEMENTED", "x"), 501, `{"error":{"reason":"NOT_IMPLEMENTED","details":"x"}}`, nil, "DEBUG"},
+		{"504", Errorf(504, "GATEWAY_TIMEOUT", "x"), 504, `{"error":{"reason":"GATEWAY_TIMEOUT","details":"x"}}`, nil, "WARN"},
+		{"of content", OfContent(Errorf(500, "FAILED", "x")), 500, `{"error":{"reason":"FAILED","details":"x"}}`, nil, "DEBUG"},
 		{"ours", errors.New("disk at /secret"), 500, `{"error":{"reason":"INTERNAL_SERVER_ERROR","details":"internal error"}}`, nil, "ERROR"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -106,14 +108,20 @@ func TestPanicsAreAnsweredWithoutInternals(t *testing.T) {
 }
 
 // An answer that fails after its first bytes cuts the connection, so that the client sees an error, and the
-// failure is logged.
+// failure is logged, at debug if only the content is to blame.
 func TestAnAnswerThatBreaksOffCutsTheConnection(t *testing.T) {
+	for level, err := range map[string]error{"ERROR": errors.New("block is gone"), "DEBUG": OfContent(errors.New("block is gone"))} {
+		t.Run(level, func(t *testing.T) { testCut(t, err, level) })
+	}
+}
+
+func testCut(t *testing.T, why error, level string) {
 	h, log := wrapped(func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("Content-Length", "10")
 		if _, err := io.WriteString(w, "half"); err != nil {
 			return err
 		}
-		return errors.Join(http.NewResponseController(w).Flush(), errors.New("block is gone"))
+		return errors.Join(http.NewResponseController(w).Flush(), why)
 	})
 	s := httptest.NewServer(h)
 	resp, err := http.Get(s.URL)
@@ -125,7 +133,7 @@ func TestAnAnswerThatBreaksOffCutsTheConnection(t *testing.T) {
 		t.Errorf("read %q to its end", body)
 	}
 	s.Close() // waits for the handler, which logs
-	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "block is gone") {
+	if !strings.Contains(log.String(), "level="+level) || !strings.Contains(log.String(), "block is gone") {
 		t.Errorf("log: %s", log)
 	}
 }
