@@ -226,7 +226,8 @@ func (s *surface) checked(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(q.refused, content.ErrFetching):
 		q.refused = &web.Error{Answer: web.Answer{Status: http.StatusNotFound, Reason: "NOT_FOUND", Detail: detailOf(q.refused), RetryAfter: fetchingRetry}}
 	case errors.Is(q.refused, state.ErrUnavailable), errors.Is(q.refused, context.DeadlineExceeded):
-		q.refused = web.Errorf(http.StatusGatewayTimeout, "GATEWAY_TIMEOUT", "%s", detailOf(q.refused))
+		// Everybody can ask for any CID, so this is no line of the log.
+		q.refused = web.OfContent(web.Errorf(http.StatusGatewayTimeout, "GATEWAY_TIMEOUT", "%s", detailOf(q.refused)))
 	}
 }
 
