@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -65,7 +64,7 @@ func OpenSurvivor(opts OfflineOptions) (s *Survivor, err error) {
 	if err := s.folder.checkFormat(); err != nil {
 		return s, err
 	}
-	for _, name := range []string{removedFile, rebuildFile} {
+	for _, name := range []string{removedFile, rebuildFile, restoringFile} {
 		if _, err := os.Stat(s.folder.file(name)); !errors.Is(err, fs.ErrNotExist) {
 			return s, errors.Join(err, fmt.Errorf("%s says that this node has no good copy of the state: recover on another member, or restore a backup", s.folder.file(name)))
 		}
@@ -120,7 +119,7 @@ func (s *Survivor) read() error {
 // entries of its Raft log: an entry that was not acknowledged may be among them. It removes the
 // other members, which can then not connect any more. The blocks stay. The next Open continues the
 // cluster with this node. If Recover is interrupted, it must be called again.
-func (s *Survivor) Recover(_ context.Context) (out Recovered, err error) {
+func (s *Survivor) Recover() (out Recovered, err error) {
 	view, release := s.replica.view()
 	own, err := view.Node(s.self)
 	release()

@@ -46,8 +46,8 @@ type Restored struct {
 //
 // r is read twice from its beginning: the first time to check it, before anything is written. If r
 // is no io.ReadSeeker, its bytes are first written to a file in the folder. After an error the
-// folder is as before; after a crash no node starts on it, and Restore can be called again. Errors: those of backup.Read; an error that names a file if the folder has
-// a state.
+// folder is as before; after a crash no node starts on it, and Restore can be called again. Errors:
+// those of backup.Read; an error that names a file if the folder has a state.
 func Restore(ctx context.Context, opts OfflineOptions, r io.Reader) (out Restored, err error) {
 	f := folder{opts.Data}
 	if err := f.mayRestore(); err != nil {
@@ -171,16 +171,19 @@ func (f folder) clear(before map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// undo removes what Restore has written before an error. The marker is the last.
+// undo removes what Restore has written before an error. The marker is the last file of a node that
+// it removes.
 func (f folder) undo(before map[string]bool) error {
-	if _, err := os.Stat(f.file(restoringFile)); errors.Is(err, fs.ErrNotExist) && before[""] {
-		return nil // nothing was written
-	}
-	errs := []error{f.clear(before)}
-	for _, name := range []string{formatFile, lockFile, restoringFile} {
-		if !before[name] {
-			errs = append(errs, durable.RemoveAll(f.file(name)))
+	var errs []error
+	if _, err := os.Stat(f.file(restoringFile)); !errors.Is(err, fs.ErrNotExist) {
+		errs = append(errs, f.clear(before))
+		if !before[formatFile] {
+			errs = append(errs, durable.RemoveAll(f.file(formatFile)))
 		}
+		errs = append(errs, durable.RemoveAll(f.file(restoringFile)))
+	}
+	if !before[lockFile] {
+		errs = append(errs, durable.RemoveAll(f.file(lockFile)))
 	}
 	if !before[""] {
 		errs = append(errs, os.Remove(f.path))

@@ -82,7 +82,7 @@ func (a *app) recover(ctx context.Context, opts node.OfflineOptions, r *removal)
 	if err := a.confirm(ctx, r, what...); err != nil {
 		return err
 	}
-	done, err := s.Recover(ctx)
+	done, err := s.Recover()
 	if err != nil {
 		return err
 	}

@@ -157,6 +157,9 @@ func TestARestoredClusterHasEverything(t *testing.T) {
 	}
 	old.testAccess(t, first)
 	t.Run("without blocks", func(t *testing.T) { old.testWithoutBlocks(t, first.As(t)) })
+	if err := os.Mkdir(folders[1], 0o700); err != nil {
+		t.Fatal(err)
+	}
 	stranger := c.Prepare("--join", first.Status().Node.ClusterAddrs[0], "--secret-file", old.secret)
 	stranger.Restart()
 	harness.Eventually(t, refusedWithin, "the old secret is refused", func() (bool, error) { return !stranger.Running(), nil })
