@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/peer"
 	"github.com/holdfast-ipfs/holdfast/storage/durable"
+	"github.com/holdfast-ipfs/holdfast/storage/volume"
 )
 
 // restoringFile marks a folder into which Restore has written a part of a node. It has the bytes of
@@ -138,10 +139,11 @@ func (f folder) mayRestore() error {
 	return nil
 }
 
-// isBare returns whether the folder with the name has no files.
+// isBare returns whether the folder with the name has no files, apart from a ballast file on a disk
+// of its own.
 func (f folder) isBare(name string) bool {
 	entries, err := os.ReadDir(f.file(name))
-	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" })
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() != "lost+found" && e.Name() != volume.BallastFile })
 }
 
 // present returns which of the files and folders that Restore creates are there. The data folder

@@ -160,7 +160,7 @@ func TestARestoredFolderIsThatOfTheOnlyMember(t *testing.T) {
 	for name, r := range map[string]io.Reader{"file": bytes.NewReader(b), "stream": stream{bytes.NewReader(b)}} {
 		t.Run(name, func(t *testing.T) {
 			f := folder{t.TempDir()}
-			if err := errors.Join(os.Mkdir(f.file(blocksDir), 0o700), os.MkdirAll(f.file(stateDir, "lost+found"), 0o700), os.Mkdir(f.file(raftDir), 0o700), os.WriteFile(f.file(blocksDir, "x"), nil, 0o600)); err != nil {
+			if err := errors.Join(os.Mkdir(f.file(blocksDir), 0o700), os.MkdirAll(f.file(stateDir, "lost+found"), 0o700), os.Mkdir(f.file(raftDir), 0o700), os.WriteFile(f.file(raftDir, "ballast"), nil, 0o600), os.WriteFile(f.file(blocksDir, "x"), nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			out, err := Restore(t.Context(), offline(f.path), r)

@@ -78,7 +78,8 @@ const (
 	// however many bytes are free.
 	fewFiles = 64
 
-	ballastFile = "ballast"
+	// BallastFile is the name of the ballast in a watched folder.
+	BallastFile = "ballast"
 	filePerm    = 0o600
 )
 
@@ -170,7 +171,7 @@ func Open(folders []Folder, o Options) (*Watch, error) {
 	return w, w.Measure()
 }
 
-func (v *volume) file() string { return filepath.Join(v.path, ballastFile) }
+func (v *volume) file() string { return filepath.Join(v.path, BallastFile) }
 
 // Run measures until ctx ends, then returns nil. At the end every call that waits in Full
 // returns, so that shutdown is not blocked.

@@ -141,7 +141,7 @@ func TestFoldersOfOneFileSystemAreOneVolume(t *testing.T) {
 // The ballast is removed when less than its quarter is free, not before, and made again when there is room.
 func TestTheBallastGoesWithTheLastBytesAndComesBack(t *testing.T) {
 	w, d, paths := open(t, Options{Reserve: 4 * mib}, "raft")
-	file := filepath.Join(paths["raft"], ballastFile)
+	file := filepath.Join(paths["raft"], BallastFile)
 	var on syscall.Stat_t
 	if err := syscall.Stat(file, &on); err != nil || on.Blocks*512 < mib {
 		t.Fatalf("the ballast takes %d bytes: %v", on.Blocks*512, err)
@@ -190,7 +190,7 @@ func TestSpareEndsAtTheLevel(t *testing.T) {
 func TestAWriteOnAFullDiskGetsTheBallastAndThenWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, d, paths := open(t, Options{Reserve: 4 * mib}, "state")
-		file := filepath.Join(paths["state"], ballastFile)
+		file := filepath.Join(paths["state"], BallastFile)
 		d.set(paths["state"], func(s *durable.Space) { s.Free = 0 })
 		w.Full("state")
 		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
