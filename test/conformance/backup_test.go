@@ -311,12 +311,12 @@ func TestASurvivorContinuesTheCluster(t *testing.T) {
 	}
 	lost := c.Nodes[0]
 	lost.Restart()
+	ticket := func() []string { return []string{"--join", strings.TrimSpace(survivor.CLI("token"))} }
+	c.Add(ticket()...)
 	harness.Eventually(t, 2*time.Minute, "the lost member ends", func() (bool, error) { return !lost.Running(), nil })
 	if code := lost.ExitCode(); code == 0 || !strings.Contains(lost.Log(), "was removed from the cluster") {
 		t.Errorf("a lost member that comes back: exit code %d, %s", code, lost.Log())
 	}
-	ticket := func() []string { return []string{"--join", strings.TrimSpace(survivor.CLI("token"))} }
-	c.Add(ticket()...)
 	lost.AddArgs(ticket()...)
 	lost.Restart()
 	c.Settle()
