@@ -153,6 +153,9 @@ func (b *backend) list(ctx context.Context, folder *merkledag.ProtoNode) (entrie
 		defer close(bounded)
 		n := 0
 		for e := range all {
+			if err := requestOf(ctx).listed(); err != nil {
+				e = unixfs.LinkResult{Err: err}
+			}
 			if n++; n > maxListed {
 				e = unixfs.LinkResult{Err: gateway.NewErrorStatusCode(fmt.Errorf(
 					"this folder has more than %d entries, which is too long for a page: ask for an entry by its name, or for the folder with ?format=car", maxListed), http.StatusNotImplemented)}
@@ -162,7 +165,7 @@ func (b *backend) list(ctx context.Context, folder *merkledag.ProtoNode) (entrie
 			case <-ctx.Done():
 				return
 			}
-			if n > maxListed {
+			if e.Err != nil {
 				return
 			}
 		}

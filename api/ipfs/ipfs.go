@@ -180,12 +180,11 @@ func (s *surface) serve(w http.ResponseWriter, r *http.Request) error {
 		return err //nolint:wrapcheck // of the context
 	}
 	defer leave()
-	held := s.Limits.HoldFor(r)
-	defer held.Release()
-	if err := held.Grow(form.memory); err != nil {
+	q := &request{held: s.Limits.HoldFor(r)}
+	defer q.end()
+	if err := q.held.Grow(form.memory); err != nil {
 		return err
 	}
-	q := &request{held: held}
 	return q.answer(w, r, s.byHost)
 }
 

@@ -409,6 +409,21 @@ func TestACARCountsItsBlocks(t *testing.T) {
 	}
 }
 
+// What a read that outlives its request would reserve is refused, because nobody would give it back.
+func TestAnEndedRequestReservesNothing(t *testing.T) {
+	limits := web.NewLimits(web.Rate{}, web.Rate{}, nil, nil)
+	r := httptest.NewRequestWithContext(t.Context(), "GET", "/", http.NoBody)
+	large := block.NewBlock(make([]byte, 2*maxCachedBytes)) // its CID is that of a node
+	if err := (&request{held: limits.HoldFor(r)}).took(large); err != nil {
+		t.Errorf("before the end: %v", err)
+	}
+	q := &request{held: limits.HoldFor(r)}
+	q.end()
+	if q.took(large) == nil || q.listed() == nil {
+		t.Error("after the end memory was reserved")
+	}
+}
+
 // Only a trusted proxy can tell the host and the scheme of a request.
 func TestOnlyATrustedProxyTellsTheHost(t *testing.T) {
 	for _, trusted := range []bool{false, true} {

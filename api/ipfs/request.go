@@ -25,6 +25,11 @@ const (
 	fileMemory = 2 << 20
 	// tarMemory is for the ten leaves that boxo reads ahead for a file in a TAR.
 	tarMemory = 12 << 20
+	// decoded is how many times the size of its block a decoded node has. A request reserves this for its
+	// largest node, if that is too large for the cache.
+	decoded = 8
+	// listEntry is for an entry in the page of a folder.
+	listEntry = 512
 	// carBlock is what boxo remembers about each block of a CAR, so that it sends no block twice.
 	carBlock = 256
 	// maxShard is the size up to which a block may be a part of a sharded folder, of which boxo keeps
@@ -97,6 +102,8 @@ type request struct {
 	// mu guards the fields below. It is not held during calls of other code.
 	mu     sync.Mutex
 	held   *web.Held
+	ended  bool  // the memory was given back
+	node   int64 // size of the largest node that is not in the cache
 	car    bool  // each block counts against the memory of the request
 	entity bool  // shards count too
 	failed error // the first error of a read; it becomes the status of an answer that has not begun
@@ -171,6 +178,14 @@ func (q *request) charge(scope gateway.DagScope) {
 	q.car, q.entity = true, scope == gateway.DagScopeEntity
 }
 
+// end gives the memory of the request back. Goroutines of boxo may still read for a moment.
+func (q *request) end() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	q.held.Release()
+}
+
 // get returns a block of the content of the request.
 func (q *request) get(ctx context.Context, c cid.Cid) (block.Block, error) {
 	q.mu.Lock()
@@ -197,26 +212,44 @@ func (q *request) get(ctx context.Context, c cid.Cid) (block.Block, error) {
 	return b, q.took(b)
 }
 
-// took puts a node in the cache and counts a block of a CAR.
+// took puts a node in the cache, and reserves memory for a large node or for a block of a CAR.
 func (q *request) took(b block.Block) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	size := int64(len(b.RawData()))
-	node := b.Cid().Prefix().Codec != cid.Raw
-	if node && size <= maxCachedBytes {
+	size, cost := int64(len(b.RawData())), int64(0)
+	isNode := b.Cid().Prefix().Codec != cid.Raw
+	switch {
+	case isNode && size <= maxCachedBytes:
 		if len(q.cached) == maxCached {
 			q.cached = q.cached[1:]
 		}
 		q.cached = append(q.cached, b)
+	case isNode && size > q.node:
+		cost = decoded * (size - q.node)
+		q.node = size
 	}
-	if !q.car {
-		return nil
+	if q.car {
+		cost += carBlock
+		if q.entity && isNode && size <= maxShard {
+			cost += size
+		}
 	}
-	cost := int64(carBlock)
-	if q.entity && node && size <= maxShard {
-		cost += size
+	return q.grow(cost)
+}
+
+// listed reserves memory for an entry of a page.
+func (q *request) listed() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.grow(listEntry)
+}
+
+// grow reserves memory until the end of the request. The caller holds mu.
+func (q *request) grow(bytes int64) error {
+	if q.ended {
+		return context.Canceled
 	}
-	err := q.held.Grow(cost)
+	err := q.held.Grow(bytes)
 	if err != nil {
 		q.remember(err)
 	}
