@@ -256,7 +256,7 @@ func (blocks) DeleteBlock(context.Context, cid.Cid) error { return errReadOnly }
 // AllKeysChan implements blockstore.Blockstore.
 func (blocks) AllKeysChan(context.Context) (<-chan cid.Cid, error) { return nil, errReadOnly }
 
-// noSystem implements namesys.NameSystem for a gateway that resolves no names.
+// noSystem implements namesys.NameSystem for a gateway that resolves no names. A gateway calls only Resolve.
 type noSystem struct{ namesys.NameSystem }
 
 // Resolve implements namesys.Resolver.

@@ -207,6 +207,9 @@ func TestPublicContentIsServed(t *testing.T) {
 		t.Errorf("with its Etag: %d", r.Code)
 	}
 	for _, format := range []string{"car", "tar"} {
+		if r := w.do(http.MethodHead, at+"?format="+format); r.Code != 200 || r.Body.Len() > 0 || r.Header().Get("Content-Type") == "" {
+			t.Errorf("HEAD of %s: %d %v", format, r.Code, r.Header())
+		}
 		if r := w.do(http.MethodGet, at+"?format="+format); r.Code != 200 || !strings.Contains(r.Body.String(), "<p>page</p>") {
 			t.Errorf("%s: %d %q", format, r.Code, r.Body)
 		}
@@ -275,7 +278,7 @@ func TestRequestsAreRefused(t *testing.T) {
 }
 
 // A block that no member sends is 504 before the answer has begun, and cuts the answer after that. A block that is not
-// public is 404 or cuts the answer too, but is no failure of the node, as everybody can ask for such content.
+// public is 404, or cuts the answer too. Both are no failures of the node, as everybody can ask for such content.
 func TestContentThatCannotBeReadIsCut(t *testing.T) {
 	for _, tc := range []struct {
 		err    error
@@ -299,8 +302,12 @@ func TestContentThatCannotBeReadIsCut(t *testing.T) {
 					t.Errorf("%s was not cut", format)
 				}
 			}
-			if logged := strings.Contains(w.log.String(), "level=ERROR"); logged != (tc.status == 504) {
+			if strings.Contains(w.log.String(), "level=ERROR") {
 				t.Errorf("logged: %s", w.log)
+			}
+			w.missing[lost] = errors.New("disk is gone")
+			if !w.isCut("http://x/ipfs/"+large.String()+"?format=car") || !strings.Contains(w.log.String(), "level=ERROR") {
+				t.Errorf("a failure of the node is not logged: %s", w.log)
 			}
 		})
 	}
@@ -406,6 +413,23 @@ func TestACARCountsItsBlocks(t *testing.T) {
 	}
 	if strings.Contains(w.log.String(), "level=ERROR") {
 		t.Errorf("logged: %s", w.log)
+	}
+}
+
+// HEAD of a CAR does not read the whole DAG.
+func TestTheHeadOfACARReadsItsBeginning(t *testing.T) {
+	w := newWorld(t, nil)
+	entries := map[string]cid.Cid{}
+	for i := range 100 {
+		entries[fmt.Sprint(i)] = w.raw(bytes.Repeat([]byte{byte(i)}, maxEarly))
+	}
+	root := w.folder(entries)
+	for _, format := range []string{"car", "tar"} {
+		w.read = 0
+		r := w.do(http.MethodHead, "http://x/ipfs/"+root.String()+"?format="+format)
+		if r.Code != 200 || r.Body.Len() > 0 || w.read > 20 {
+			t.Errorf("%s: %d, %d bytes, %d blocks were read", format, r.Code, r.Body.Len(), w.read)
+		}
 	}
 }
 

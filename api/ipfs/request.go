@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -67,26 +68,27 @@ var (
 // formOf returns the format that a request asks for, as boxo finds it: that of the parameter format if
 // boxo knows it, else the first one in an Accept header, else "".
 func formOf(r *http.Request) (form, error) {
-	if f, ok := forms[r.URL.Query().Get("format")]; ok && f.name != forms[""].name {
-		return f, nil
+	switch name := r.URL.Query().Get("format"); name {
+	case "":
+	case "ipns-record":
+		return form{}, noNames()
+	default:
+		if f, ok := forms[name]; ok {
+			return f, nil
+		}
 	}
 	for _, line := range r.Header.Values("Accept") {
 		for accept := range strings.SplitSeq(line, ",") {
 			accept = strings.TrimSpace(accept)
-			for _, prefix := range asked {
-				if !strings.HasPrefix(accept, prefix) {
-					continue
-				}
-				media, _, err := mime.ParseMediaType(accept)
-				if name, ok := types[media]; ok && err == nil {
-					return forms[name], nil
-				}
-				return form{}, web.BadRequest("this gateway does not serve the format %q", accept)
+			if !slices.ContainsFunc(asked, func(prefix string) bool { return strings.HasPrefix(accept, prefix) }) {
+				continue
 			}
+			media, _, err := mime.ParseMediaType(accept)
+			if name, ok := types[media]; ok && err == nil {
+				return forms[name], nil
+			}
+			return form{}, web.BadRequest("this gateway does not serve the format %q", accept)
 		}
-	}
-	if r.URL.Query().Get("format") == "ipns-record" {
-		return form{}, noNames()
 	}
 	return forms[""], nil
 }
@@ -123,7 +125,7 @@ func (q *request) answer(w http.ResponseWriter, r *http.Request, h http.Handler)
 	header := w.Header()
 	header.Del("Cache-Control") // boxo sets it
 	header.Del("Content-Security-Policy")
-	out := &answer{ResponseWriter: w, of: q, body: web.NewSteady(w, web.StallTimeout)}
+	out := &answer{ResponseWriter: w, of: q, headOnly: r.Method == http.MethodHead, body: web.NewSteady(w, web.StallTimeout)}
 	h.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), requestKey{}, q)))
 	if q.refused == nil && out.failing != 0 {
 		q.refused = q.failure(out.failing, strings.TrimSpace(string(out.text)))
@@ -134,7 +136,7 @@ func (q *request) answer(w http.ResponseWriter, r *http.Request, h http.Handler)
 		}
 		return q.refused
 	}
-	if out.send(); out.status >= http.StatusBadRequest {
+	if out.send(); out.status >= http.StatusBadRequest || out.headOnly {
 		return nil
 	}
 	q.mu.Lock()
@@ -142,7 +144,7 @@ func (q *request) answer(w http.ResponseWriter, r *http.Request, h http.Handler)
 	switch said := header.Get(streamError); {
 	case out.err != nil:
 		return fmt.Errorf("send content: %w", out.err)
-	case errors.As(q.late, new(*gateway.ErrorStatusCode)): // members cannot be reached
+	case q.late != nil && !isOfContent(q.late):
 		return fmt.Errorf("read content: %w", q.late)
 	case q.late != nil:
 		return web.OfContent(fmt.Errorf("read content: %w", q.late))
@@ -150,6 +152,12 @@ func (q *request) answer(w http.ResponseWriter, r *http.Request, h http.Handler)
 		return web.OfContent(fmt.Errorf("send content: %s", said))
 	}
 	return nil
+}
+
+// isOfContent reports whether an error of a read is no failure of this node: the content is not complete, was
+// deleted meanwhile, or is on members that cannot be reached.
+func isOfContent(err error) bool {
+	return ipld.IsNotFound(err) || errors.As(err, new(*gateway.ErrorStatusCode)) || errors.Is(err, state.ErrInvalid) || errors.Is(err, state.ErrLimited)
 }
 
 // failure returns the error for an answer of boxo with the status 500 or above. The cause is the first error
@@ -303,18 +311,22 @@ const (
 // stream.
 const streamError = "X-Stream-Error"
 
+// errHeadOnly is the error of writes after the answer to HEAD.
+var errHeadOnly = errors.New("the answer to HEAD has no body")
+
 // answer is the ResponseWriter that boxo gets. Its writes fail if the client accepts no bytes for
 // StallTimeout. It keeps back errors with the status 500 and above, and the beginning of a TAR or a CAR.
 type answer struct {
 	http.ResponseWriter
 
-	of      *request
-	body    io.Writer
-	status  int    // 0 until the head is sent
-	early   []byte // beginning of the body, while the head is not sent
-	failing int    // status of an error that is kept back; 0: there is none
-	text    []byte // its text
-	err     error  // of a write
+	of       *request
+	body     io.Writer
+	headOnly bool   // the method is HEAD
+	status   int    // 0 until the head is sent
+	early    []byte // beginning of the body, while the head is not sent
+	failing  int    // status of an error that is kept back; 0: there is none
+	text     []byte // its text
+	err      error  // of a write
 }
 
 // WriteHeader implements http.ResponseWriter. It takes the headers of content from an error, as boxo sets
@@ -363,6 +375,9 @@ func (a *answer) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	a.send()
+	if a.headOnly {
+		return 0, errHeadOnly // boxo would read a whole DAG for an answer without a body
+	}
 	return a.write(p)
 }
 
@@ -378,7 +393,7 @@ func (a *answer) send() {
 		a.head(http.StatusOK)
 	}
 	early := a.early
-	if a.early = nil; len(early) > 0 {
+	if a.early = nil; len(early) > 0 && !a.headOnly {
 		_, _ = a.write(early) // the error is in a.err
 	}
 }

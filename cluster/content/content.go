@@ -46,9 +46,9 @@ type Store interface {
 	OpenPath(ctx context.Context, root cid.Cid, path []string, holders []state.NodeID) (f io.ReadSeekCloser, size uint64, err error)
 	// OpenFolder does the same as OpenPath for a folder.
 	OpenFolder(ctx context.Context, root cid.Cid, path []string, holders []state.NodeID) (Folder, error)
-	// OpenDAG returns a reader of all blocks of the DAG of a public root. It asks holders before other
-	// members.
-	OpenDAG(root cid.Cid, holders []state.NodeID) DAG
+	// OpenDAG returns a reader of a DAG that the members holders have completely, and all of whose blocks
+	// are public. It asks them before other members.
+	OpenDAG(holders []state.NodeID) DAG
 	// OpenVisible returns a reader of the DAG of c, which gives only blocks that are public and complete
 	// on the node that has them. Errors: state.ErrNotFound if no member shows the block c,
 	// state.ErrUnavailable if members did not answer.

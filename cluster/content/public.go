@@ -44,7 +44,7 @@ func (c *Content) Public(ctx context.Context, root cid.Cid) (DAG, error) {
 	}
 	public := err == nil && !record.Private()
 	if holders := record.Holders(); public && len(holders) > 0 {
-		return c.opts.Store.OpenDAG(root, holders), nil
+		return c.opts.Store.OpenDAG(holders), nil
 	}
 	part, err := c.opts.Store.OpenVisible(ctx, root)
 	if err == nil || !errors.Is(err, state.ErrNotFound) || !public {

@@ -17,7 +17,7 @@ type opened struct {
 	holders []state.NodeID // nil: each block is checked
 }
 
-func (s *store) OpenDAG(_ cid.Cid, holders []state.NodeID) DAG { return opened{holders: holders} }
+func (s *store) OpenDAG(holders []state.NodeID) DAG { return opened{holders: holders} }
 
 func (s *store) OpenVisible(_ context.Context, c cid.Cid) (DAG, error) {
 	switch {

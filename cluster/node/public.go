@@ -16,7 +16,7 @@ import (
 )
 
 // OpenDAG implements content.Store.
-func (f *files) OpenDAG(_ cid.Cid, holders []state.NodeID) content.DAG {
+func (f *files) OpenDAG(holders []state.NodeID) content.DAG {
 	return publicDAG{f.buffers, wholeDAG{f.reader(holders)}}
 }
 
