@@ -22,8 +22,8 @@ const visibleProtocol = "/holdfast/visible/1"
 const (
 	// visibleTimeout is how long a request of the IPFS gateway waits for the answers of members.
 	visibleTimeout = time.Second
-	// maxFinding is the largest number of blocks for which this node asks all members at the same time.
-	// Further ones wait within visibleTimeout. maxShowing is the largest number of questions that this
+	// maxFinding is the largest number of blocks about which this node asks members at the same time, with
+	// one stream to each member. Further ones wait within visibleTimeout. maxShowing is the largest number of questions that this
 	// node answers at the same time.
 	maxFinding = 64
 	maxShowing = 256
@@ -46,12 +46,11 @@ func (v *visibility) Find(ctx context.Context, c cid.Cid) (state.NodeID, error) 
 	var asked sync.WaitGroup
 	defer asked.Wait()
 	defer cancel()
-	select {
-	case v.finding <- struct{}{}:
-		defer func() { <-v.finding }()
-	case <-ctx.Done():
-		return "", state.Errorf(state.CodeUnavailable, "this node asks its members for too many blocks at once")
+	done, err := v.enter(ctx)
+	if err != nil {
+		return "", err
 	}
+	defer done()
 	type answer struct {
 		id    state.NodeID
 		shows bool
@@ -61,7 +60,7 @@ func (v *visibility) Find(ctx context.Context, c cid.Cid) (state.NodeID, error) 
 	answers := make(chan answer, len(others))
 	for _, id := range others {
 		asked.Go(func() {
-			shows, err := v.Asks(ctx, id, c)
+			shows, err := v.ask(ctx, id, c)
 			answers <- answer{id, shows, err}
 		})
 	}
@@ -85,6 +84,25 @@ func (v *visibility) Find(ctx context.Context, c cid.Cid) (state.NodeID, error) 
 func (v *visibility) Asks(ctx context.Context, id state.NodeID, c cid.Cid) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, visibleTimeout)
 	defer cancel()
+	done, err := v.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer done()
+	return v.ask(ctx, id, c)
+}
+
+// enter takes a place among the blocks about which this node asks. The caller calls done.
+func (v *visibility) enter(ctx context.Context) (done func(), err error) {
+	select {
+	case v.finding <- struct{}{}:
+		return func() { <-v.finding }, nil
+	case <-ctx.Done():
+		return nil, state.Errorf(state.CodeUnavailable, "this node asks its members for too many blocks at once")
+	}
+}
+
+func (v *visibility) ask(ctx context.Context, id state.NodeID, c cid.Cid) (bool, error) {
 	data, err := question(ctx, v.dial, id, visibleProtocol, c, 1)
 	if err == nil && string(data) != "0" && string(data) != "1" {
 		err = fmt.Errorf("member %s answers %q", id, data)
