@@ -217,7 +217,7 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Console.URL }, check: webOrigin,
 	},
 	{
-		key: "console.ipfs_gateway", help: "`origin` of an IPFS gateway, such as https://dweb.link, at which the page of a pin links to the content; empty means that there is no such link",
+		key: "console.ipfs_gateway", help: "`origin` of an IPFS gateway, such as https://dweb.link, at which the page of a pin links to the content; empty means the gateway of this node if gateway.hosts has a name, else no link",
 		field: func(c *Config) any { return &c.Console.IPFSGateway }, check: webOrigin,
 	},
 	{

@@ -47,8 +47,11 @@ func (c *Content) Public(ctx context.Context, root cid.Cid) (DAG, error) {
 		return c.opts.Store.OpenDAG(holders), nil
 	}
 	part, err := c.opts.Store.OpenVisible(ctx, root)
-	if err == nil || !errors.Is(err, state.ErrNotFound) || !public {
-		return part, err
+	if err == nil {
+		return part, nil
+	}
+	if !public || !errors.Is(err, state.ErrNotFound) {
+		return nil, err
 	}
 	if record.In(state.Assigned)+record.In(state.Fetching) > 0 {
 		return nil, fmt.Errorf("%w: %w", state.Errorf(state.CodeNotFound, "this cluster is still fetching %s: try again later", root), ErrFetching)

@@ -24,11 +24,11 @@ func (f *files) OpenDAG(holders []state.NodeID) content.DAG {
 // shows it.
 func (f *files) OpenVisible(ctx context.Context, c cid.Cid) (content.DAG, error) {
 	v := &visibleBlocks{here: f.blocks, find: f.visible, read: f.peer.ReadBlock}
-	if inHere, err := v.visibleHere(ctx, c); inHere || err != nil {
-		return publicDAG{f.buffers, v}, err
+	inHere, err := v.visibleHere(ctx, c)
+	if err == nil && !inHere {
+		v.giver, err = f.visible.Find(ctx, c)
 	}
-	var err error
-	if v.giver, err = f.visible.Find(ctx, c); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return publicDAG{f.buffers, v}, nil
