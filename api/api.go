@@ -158,6 +158,8 @@ type Options struct {
 	Copies    func() int
 	// Content finds the content that the IPFS gateway serves. It is required if Gateway is not empty.
 	Content ipfs.Content
+	// Uploads stores and pins what users of the console send.
+	Uploads webapi.Uploads
 	// Providers are the OpenID providers at which people sign in to the console; nil: none.
 	Providers console.Providers
 	Files     admin.Files
@@ -415,7 +417,7 @@ func (s *Server) Open(o Options) error {
 func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 	pages, err := console.New(console.Options{
 		Pages:    s.pages,
-		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Uploads: o.Uploads, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
 		Providers: o.Providers, URL: o.ConsoleURL, IPFSGateway: cmp.Or(o.IPFSGateway, gatewayOrigin(s.addrs.Gateway, o.GatewayHosts, s.certificate != nil)), SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
 		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Activity: o.Activity, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
@@ -424,7 +426,7 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 		return nil, err
 	}
 	data, err := webapi.New(webapi.Options{
-		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Uploads: o.Uploads, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
 		S3URL: s.seenAt(s.addrs.S3), Presign: presign(o.S3Region), Logger: o.Logger, Metrics: s.metrics,
 	})
 	if err != nil {

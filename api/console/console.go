@@ -6,7 +6,7 @@
 // accepts. Every form contains a token of its session, so that a page of another origin cannot
 // send a form.
 //
-// Imports: std, api/internal/web, cluster/pins, cluster/objects, cluster/accounts,
+// Imports: std, api/internal/web, cluster/pins, cluster/uploads, cluster/content, cluster/objects, cluster/accounts,
 // cluster/members, cluster/openid, consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package console
@@ -14,6 +14,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -23,11 +24,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/openid"
 	"github.com/holdfast-ipfs/holdfast/cluster/payments"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/cluster/uploads"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/holdfast-ipfs/holdfast/internal/activity"
 )
@@ -139,6 +142,14 @@ type Accounts interface {
 	RemoveAccount(ctx context.Context, email string) error
 }
 
+// Uploads stores and pins what a browser sends.
+type Uploads interface {
+	// Files stores files as a folder, and CAR the blocks of a CAR. Both pin what they have stored. When
+	// they return, the content is durable on this node and the pins in the cluster.
+	Files(ctx context.Context, r uploads.Request, next content.NextFile) (uploads.Result, error)
+	CAR(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error)
+}
+
 // Pins is the application logic behind pins. For a pin of another account it returns the same
 // errors as for a missing pin.
 type Pins interface {
@@ -232,7 +243,7 @@ type Providers interface {
 	Finish(ctx context.Context, f openid.Flow, query url.Values) (openid.Person, error)
 }
 
-// Options configure the console. Accounts, Audit, Ledger, Pins, Objects, Members, Health and
+// Options configure the console. Accounts, Audit, Ledger, Pins, Uploads, Objects, Members, Health and
 // Logger are required.
 type Options struct {
 	Accounts Accounts
@@ -240,6 +251,7 @@ type Options struct {
 	Ledger   Ledger
 	Payments Payments
 	Pins     Pins
+	Uploads  Uploads
 	Objects  Objects
 	Members  Members
 	Health   web.Health
@@ -334,6 +346,7 @@ func (s *surface) table() []page {
 		{http.MethodGet, "/pins", signedIn, s.live(s.pinsPage)},
 		{http.MethodPost, "/pins", signedIn, s.createPin},
 		{http.MethodPost, "/pins/create-many", signedIn, s.createPins},
+		{http.MethodPost, "/pins/upload", withFiles, s.uploadPins},
 		{http.MethodPost, "/pins/delete-many", signedIn, s.deletePins},
 		{http.MethodPost, "/pins/retry-many", signedIn, s.retryPins},
 		{http.MethodGet, "/pins/export", signedIn, s.exportPins},

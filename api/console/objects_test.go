@@ -79,9 +79,18 @@ type file struct{ name, text string }
 // filesRequest returns a form with files, as a browser sends it.
 func filesRequest(t testing.TB, path, token string, files ...file) *http.Request {
 	t.Helper()
+	return multipartRequest(t, path, [][2]string{{tokenField, token}}, files...)
+}
+
+// multipartRequest returns a form with fields and files.
+func multipartRequest(t testing.TB, path string, fields [][2]string, files ...file) *http.Request {
+	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	err := form.WriteField(tokenField, token)
+	var err error
+	for _, f := range fields {
+		err = errors.Join(err, form.WriteField(f[0], f[1]))
+	}
 	for _, f := range files {
 		part, creating := form.CreateFormFile("file", f.name)
 		if creating != nil {

@@ -30,6 +30,9 @@ type pinsData struct {
 	Form     pinForm
 	Error    string
 
+	Upload      uploadForm
+	UploadError string
+
 	Many, ManyError string // lines that the user entered to add many pins, and why none was added
 }
 

@@ -124,6 +124,7 @@ var samples = map[string]sample{
 	"POST /buckets/{bucket}/shares":                    {form: url.Values{"place": {"cat.txt"}, "expiry": {"1d"}, "name": {"For Eve"}}, shows: true},
 	"POST /buckets/{bucket}/shares/{id}/revoke":        {id: "share"},
 	"POST /buckets/{bucket}/files":                     {},
+	"POST /pins/upload":                                {},
 	"POST /buckets/{bucket}/uploads":                   {query: ofObject},
 	"GET /buckets/{bucket}/object":                     {query: ofObject},
 	"PUT /buckets/{bucket}/object":                     {query: ofObject},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"os"
@@ -28,10 +27,9 @@ const (
 
 // Limits of a form with files.
 const (
-	maxFiles    = 10_000
-	maxPartHead = 64 << 10 // bytes of a form field, and of the header of a file
-	maxType     = 255      // bytes of a Content-Type
-	maxFailed   = 500      // failed files that the answer names
+	maxFiles  = 10_000
+	maxType   = 255 // bytes of a Content-Type
+	maxFailed = 500 // failed files that the answer names
 )
 
 // partSize returns the size in bytes of each part of an upload by the script, except the last.
@@ -149,14 +147,12 @@ type failedFile struct{ Name, Reason string }
 // uploadFiles serves POST /buckets/{bucket}/files, a multipart/form-data form with the form token
 // and files. The key of each file is the query parameter prefix followed by the name of the file.
 func (s *surface) uploadFiles(c *call) error {
-	kind, parameters, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err != nil || kind != "multipart/form-data" || parameters["boundary"] == "" {
+	wire := c.body()
+	form, err := web.NewFilesForm(c.r.Header, wire, errFiles)
+	if err != nil {
 		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "files are sent as multipart/form-data")
 	}
-	wire := c.body()
-	in := &metered{r: wire}
-	form := &filesForm{multipart.NewReader(in, parameters["boundary"]), in}
-	if token, err := form.field(tokenField); err != nil || !c.isToken(token) {
+	if token, err := form.Field(tokenField); err != nil || !c.isToken(token) {
 		return errForm
 	}
 	// It is in the query: a form changes the ends of lines.
@@ -168,7 +164,7 @@ func (s *surface) uploadFiles(c *call) error {
 	d := filesData{Bucket: b.Name, Address: bucketAddress(b.Name, prefix)}
 	status := http.StatusOK
 	for {
-		name, part, err := form.file()
+		name, part, err := form.File()
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -187,7 +183,7 @@ func (s *surface) uploadFiles(c *call) error {
 		status = max(status, t.Status)
 		d.fail(name, t.Detail)
 		// Nothing more is stored once the session has ended.
-		if last || errors.Is(err, state.ErrUnauthorized) || part == nil || form.skip(part, s.MaxObject) != nil {
+		if last || errors.Is(err, state.ErrUnauthorized) || part == nil || form.Skip(part, s.MaxObject) != nil {
 			d.After = true
 			break
 		}
@@ -196,87 +192,6 @@ func (s *surface) uploadFiles(c *call) error {
 		return c.redirect(d.Address)
 	}
 	return s.show(c, status, "files", "Upload", "buckets", d)
-}
-
-// filesForm is a reader of a form with files. It bounds the sizes of fields and of the headers of
-// files.
-type filesForm struct {
-	*multipart.Reader
-	in *metered
-}
-
-// field returns the value of the next field, which must have this name.
-func (f *filesForm) field(name string) (string, error) {
-	f.in.left = maxPartHead
-	part, err := f.NextRawPart()
-	if err != nil || part.FormName() != name {
-		return "", errFiles
-	}
-	value, err := io.ReadAll(part)
-	if err != nil {
-		return "", errFiles
-	}
-	return string(value), nil
-}
-
-// file returns the next file and its name, which may contain folders. After the last file it
-// returns io.EOF. It skips fields in which no file was chosen.
-func (f *filesForm) file() (name string, part *multipart.Part, err error) {
-	for {
-		f.in.left = maxPartHead
-		part, err := f.NextRawPart()
-		if errors.Is(err, io.EOF) {
-			return "", nil, io.EOF
-		}
-		if err != nil {
-			return "the next file", nil, errFiles
-		}
-		// Part.FileName leaves out the folders.
-		_, parameters, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
-		if err != nil {
-			return "the next file", nil, errFiles
-		}
-		if name := strings.TrimPrefix(fileName.Replace(parameters["filename"]), "/"); name != "" {
-			f.in.left = unmetered
-			return name, part, nil
-		}
-		if _, err := io.Copy(io.Discard, part); err != nil {
-			return "the next file", nil, errFiles
-		}
-	}
-}
-
-// skip discards the rest of a file, up to most bytes.
-func (f *filesForm) skip(part *multipart.Part, most int64) error {
-	f.in.left = most
-	if _, err := io.Copy(io.Discard, part); err != nil {
-		return fmt.Errorf("skip file: %w", err)
-	}
-	return nil
-}
-
-// fileName decodes the characters that browsers percent-encode in the name of a file in a form
-// (HTML Living Standard, "multipart form data").
-var fileName = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
-
-// unmetered is the limit of metered while the content of a file is read, which is limited
-// elsewhere.
-const unmetered = 1 << 62
-
-// metered is a reader that fails after left bytes.
-type metered struct {
-	r    io.Reader
-	left int64
-}
-
-// Read implements io.Reader.
-func (m *metered) Read(p []byte) (int, error) {
-	if m.left <= 0 {
-		return 0, errFiles
-	}
-	n, err := m.r.Read(p[:min(int64(len(p)), m.left)])
-	m.left -= int64(n)
-	return n, err //nolint:wrapcheck // a reader
 }
 
 // putObject serves PUT /buckets/{bucket}/object, whose body is the content of an object.

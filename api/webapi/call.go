@@ -27,6 +27,7 @@ type call struct {
 	// ctx ends with the request, or caseTimeout after its body was read. It contains the session or
 	// key of the caller, so that the state machine rejects changes if that was revoked meanwhile.
 	ctx    context.Context
+	long   context.Context // ctx without a time limit, for a body of any size
 	who    accounts.Principal
 	token  string // token of who; "" if the access is anybody
 	secure bool   // the client uses HTTPS
@@ -66,12 +67,13 @@ func (s *surface) guarded(op operation) web.Handler {
 		if err := c.read(op); err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(pins.Seen(objects.Seen(r.Context(), c.who.Index), c.who.Index), caseTimeout)
-		defer cancel()
-		ctx = state.WithActor(ctx, s.Limits.Actor(r, &c.who))
-		if c.ctx = state.As(ctx, c.who.KeyID); c.who.Session != "" {
-			c.ctx = state.AsSession(ctx, c.who.Session)
+		ctx := state.WithActor(pins.Seen(objects.Seen(r.Context(), c.who.Index), c.who.Index), s.Limits.Actor(r, &c.who))
+		if c.long = state.As(ctx, c.who.KeyID); c.who.Session != "" {
+			c.long = state.AsSession(ctx, c.who.Session)
 		}
+		var cancel context.CancelFunc
+		c.ctx, cancel = context.WithTimeout(c.long, caseTimeout)
+		defer cancel()
 		return op.serve(c)
 	}
 }
@@ -95,7 +97,7 @@ func (s *surface) identify(c *call, a access, origins *http.CrossOriginProtectio
 	ctx, cancel := context.WithTimeout(c.ctx, caseTimeout)
 	defer cancel()
 	authenticate := s.Accounts.Authenticate
-	if a.byTokenOnly() {
+	if a.takesShares() {
 		authenticate = s.Accounts.AuthenticateS3
 	}
 	if c.who, err = authenticate(ctx, c.token); err != nil {
@@ -125,9 +127,11 @@ func forbidden(format string, args ...any) error {
 	return web.Errorf(http.StatusForbidden, "FORBIDDEN", format, args...)
 }
 
-// byTokenOnly reports whether the access requires a bearer token, which may be that of a share,
-// and ignores cookies.
-func (a access) byTokenOnly() bool { return a == byToken || a == listsByToken }
+// byTokenOnly reports whether the access requires a bearer token and ignores cookies.
+func (a access) byTokenOnly() bool { return a.takesShares() || a == writesByToken }
+
+// takesShares reports whether the token may be that of a share.
+func (a access) takesShares() bool { return a == byToken || a == listsByToken }
 
 // permits returns nil if the caller of c has the access a, and a 403 error otherwise.
 func (a access) permits(c *call) error {
@@ -145,7 +149,7 @@ func (a access) permits(c *call) error {
 			return forbidden("the token does not list these keys")
 		}
 		return nil
-	case mayWrite:
+	case mayWrite, writesByToken:
 		return withScope(who, state.ScopeWrite)
 	case mayDelete:
 		if who.May(state.ScopeDelete) {

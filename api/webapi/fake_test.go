@@ -1,6 +1,7 @@
 package webapi
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/netip"
@@ -9,10 +10,12 @@ import (
 
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/cluster/uploads"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -99,6 +102,22 @@ func (f fakePins) List(context.Context, state.AccountID, state.PinQuery) (uint64
 	return 0, nil, f.err
 }
 func (f fakePins) Delete(context.Context, state.AccountID, state.RequestID) error { return f.err }
+
+// fakeUploads are those of a fake. They read the body first.
+type fakeUploads struct{ *fake }
+
+func (f fakeUploads) File(_ context.Context, _ uploads.Request, body io.Reader) (uploads.Result, error) {
+	_, err := io.Copy(io.Discard, body)
+	return uploads.Result{Pins: make([]pins.Record, 1)}, cmp.Or(err, f.err)
+}
+
+func (f fakeUploads) Files(context.Context, uploads.Request, content.NextFile) (uploads.Result, error) {
+	return uploads.Result{Pins: make([]pins.Record, 1)}, f.err
+}
+
+func (f fakeUploads) CAR(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error) {
+	return f.File(ctx, r, body)
+}
 
 // fakeAudit is that of a fake.
 type fakeAudit struct{ *fake }

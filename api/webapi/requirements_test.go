@@ -168,7 +168,7 @@ func TestScopesOpenRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for scope, opens := range map[string][]access{
-		state.ScopeRead: {mayRead, byToken, listsByToken}, state.ScopeWrite: {mayWrite, mayDelete}, state.ScopeDelete: {mayDelete},
+		state.ScopeRead: {mayRead, byToken, listsByToken}, state.ScopeWrite: {mayWrite, writesByToken, mayDelete}, state.ScopeDelete: {mayDelete},
 	} {
 		by := w.with(w.Key("alice", scope).Token)
 		for _, c := range guardedOnly(w.calls(nil)) {
@@ -194,7 +194,7 @@ func TestScopesOpenRoutes(t *testing.T) {
 		}
 	}
 	for _, c := range w.calls(nil) { // what a scope does open
-		if c.access == mayWrite {
+		if c.access == mayWrite || c.access == writesByToken {
 			got := w.with(w.Key("alice", state.ScopeWrite).Token).do(c.method, c.to, c.sent)
 			if got.Code != c.good {
 				t.Errorf("%s with %s is answered with %d: %s", c.name, state.ScopeWrite, got.Code, got.Body)
@@ -391,7 +391,11 @@ func TestRequestsOfOtherSitesChangeNothing(t *testing.T) {
 			if tc.header != "" {
 				r.Header.Set(tc.header, tc.value)
 			}
-			w.refused(c.name+" with "+tc.name, by.send(r), http.StatusForbidden)
+			status := http.StatusForbidden
+			if c.access.byTokenOnly() { // the cookie counts for nothing
+				status = http.StatusUnauthorized
+			}
+			w.refused(c.name+" with "+tc.name, by.send(r), status)
 		}
 	}
 }

@@ -8,8 +8,8 @@
 // an API key as a bearer token instead, which a browser never adds by itself. The scope of an API
 // key limits it to pins, buckets, objects and usage.
 //
-// Imports: std, api/internal/drainbody, api/internal/web, cluster/pins, cluster/objects, cluster/accounts,
-// cluster/members, consensus/state.
+// Imports: std, api/internal/drainbody, api/internal/web, cluster/pins, cluster/uploads, cluster/content,
+// cluster/objects, cluster/accounts, cluster/members, consensus/state.
 // Never:   other surfaces, consensus, storage, peer, listeners.
 package webapi
 
@@ -25,11 +25,13 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
 	"github.com/holdfast-ipfs/holdfast/cluster/audit"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/cluster/credits"
 	"github.com/holdfast-ipfs/holdfast/cluster/members"
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/payments"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
+	"github.com/holdfast-ipfs/holdfast/cluster/uploads"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
@@ -136,6 +138,15 @@ type Pins interface {
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
+// Uploads stores and pins what a client sends.
+type Uploads interface {
+	// File stores a file, Files files as a folder, and CAR the blocks of a CAR. Each pins what it has
+	// stored. When it returns, the content is durable on this node and the pins in the cluster.
+	File(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error)
+	Files(ctx context.Context, r uploads.Request, next content.NextFile) (uploads.Result, error)
+	CAR(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error)
+}
+
 // Objects is the application logic behind the operations on buckets and objects. For those of
 // another account it returns the same errors as for missing ones.
 type Objects interface {
@@ -175,6 +186,7 @@ type Options struct {
 	Ledger   Ledger
 	Payments Payments
 	Pins     Pins
+	Uploads  Uploads
 	Objects  Objects
 	Members  Members
 	Health   web.Health
@@ -208,14 +220,15 @@ type access int
 
 // Kinds of access. The zero value is invalid, so that New rejects an operation without an access.
 const (
-	anybody      access = iota + 1 // everybody, without credentials or a rate limit
-	mayRead                        // a session, or an API key with storage:read
-	byToken                        // mayRead, or a share that covers the object; only with a bearer token
-	listsByToken                   // mayRead, or a share that covers the prefix; only with a bearer token
-	mayWrite                       // a session, or an API key with storage:write
-	mayDelete                      // a session, or an API key with storage:write or storage:delete
-	bySession                      // a session only, because no API key may manage keys or sign URLs
-	admins                         // a session of an administrator
+	anybody       access = iota + 1 // everybody, without credentials or a rate limit
+	mayRead                         // a session, or an API key with storage:read
+	byToken                         // mayRead, or a share that covers the object; only with a bearer token
+	listsByToken                    // mayRead, or a share that covers the prefix; only with a bearer token
+	mayWrite                        // a session, or an API key with storage:write
+	writesByToken                   // mayWrite; only with a bearer token, because serve reads a body of any type and size
+	mayDelete                       // a session, or an API key with storage:write or storage:delete
+	bySession                       // a session only, because no API key may manage keys or sign URLs
+	admins                          // a session of an administrator
 )
 
 // operation is one row of the route table.
@@ -242,6 +255,7 @@ func (s *surface) operations() []operation {
 		{http.MethodPost, "/keys/{id}/show", bySession, nil, []string{"password"}, s.showKey},
 		{http.MethodGet, "/pins", mayRead, append([]string{"status", "name", "match"}, page...), nil, s.listPins},
 		{http.MethodPost, "/pins", mayWrite, nil, []string{"cid", "name", "origins", "meta", "until"}, s.createPin},
+		{http.MethodPost, "/pins/upload", writesByToken, []string{"name", "until", "hash", "cid_version"}, nil, s.upload},
 		{http.MethodGet, "/pins/{id}", mayRead, nil, nil, s.getPin},
 		{http.MethodDelete, "/pins/{id}", mayWrite, nil, nil, s.deletePin},
 		{http.MethodGet, "/buckets", mayRead, nil, nil, s.listBuckets},

@@ -72,7 +72,7 @@ func (w *world) node(users *accounts.Accounts) http.Handler {
 		w.T.Fatal(err)
 	}
 	h, err := New(Options{
-		Accounts: users, Audit: w.Audit, Ledger: w.Ledger, Payments: apitest.SomePayments(120), Pins: w.Pins, Objects: w.Objects, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
+		Accounts: users, Audit: w.Audit, Ledger: w.Ledger, Payments: apitest.SomePayments(120), Pins: w.Pins, Uploads: w.Uploads, Objects: w.Objects, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
 		S3URL: apitest.At("9000"), Presign: apitest.Presign, Metrics: metrics,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(w.T.Output(), &w.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
@@ -185,6 +185,7 @@ var samples = map[string]sample{
 	"POST /keys/{id}/show":               {good: 200, id: "key", body: `{"password":"password of alice"}`, tries: true, shows: true},
 	"GET /pins":                          {good: 200, query: "?limit=1"},
 	"POST /pins":                         {good: 201, body: `{"cid":"` + apitest.CatCID + `","name":"dog","origins":["/dns4/example.org/tcp/4001/p2p/12D3KooWGRUfjpxVXnPPHh3V6mDoRhMHFDgJN2hpvhPHVvZJYNW2"],"meta":{"a":"b"},"until":"720h"}`},
+	"POST /pins/upload":                  {good: 201, query: "?name=notes&until=720h&hash=sha2-256&cid_version=1"},
 	"GET /pins/{id}":                     {good: 200, id: "pin"},
 	"DELETE /pins/{id}":                  {good: 204, id: "pin"},
 	"GET /buckets":                       {good: 200},

@@ -25,7 +25,7 @@ func (c *Content) ImportCAR(ctx context.Context, r io.Reader) (car CAR, err erro
 	err = c.leased(func(reference string) (roots []cid.Cid, err error) {
 		car, err = c.opts.Store.ImportCAR(ctx, reference, r)
 		return car.Roots, err
-	})
+	}, nil)
 	return car, err
 }
 

@@ -32,6 +32,8 @@ type Store interface {
 	Import(ctx context.Context, reference string, r io.Reader, as Layout) (Imported, error)
 	// ImportFolder stores the tar stream r as a folder. It does the same as Import otherwise.
 	ImportFolder(ctx context.Context, reference string, r io.Reader, as Layout) (Imported, error)
+	// ImportFiles stores files as a folder. It does the same as Import otherwise.
+	ImportFiles(ctx context.Context, reference string, next NextFile, as Layout) (Imported, error)
 	// ImportCAR stores the blocks of the CAR r, which are then durable on this node and protected by
 	// reference. It returns an error unless the DAGs of all roots are complete in the cluster.
 	ImportCAR(ctx context.Context, reference string, r io.Reader) (CAR, error)
@@ -113,15 +115,16 @@ func (c *Content) add(run func(reference string) (Imported, error)) (done Import
 	err = c.leased(func(reference string) (roots []cid.Cid, err error) {
 		done, err = run(reference)
 		return []cid.Cid{done.Root}, err
-	})
+	}, nil)
 	if err != nil {
 		return Imported{}, err
 	}
 	return done, nil
 }
 
-// leased runs an import with a lease. run returns the roots that the import has stored.
-func (c *Content) leased(run func(reference string) (roots []cid.Cid, err error)) error {
+// leased runs an import with a lease. run returns the roots that the import has stored. If pin is not
+// nil, it then pins them; if it fails, the lease ends.
+func (c *Content) leased(run func(reference string) (roots []cid.Cid, err error), pin Pin) error {
 	reference := LeasePrefix + c.opts.NewID()
 	if !c.hold(reference, lease{running: true}, true) {
 		return state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
@@ -130,6 +133,12 @@ func (c *Content) leased(run func(reference string) (roots []cid.Cid, err error)
 	if err != nil {
 		c.hold(reference, lease{}, false) // an expired lease: Sweep drops it
 		return fmt.Errorf("import: %w", err)
+	}
+	if pin != nil {
+		if err := pin(roots); err != nil {
+			c.hold(reference, lease{}, false)
+			return err
+		}
 	}
 	l := lease{expires: c.opts.Now().Add(LeaseTTL)}
 	for _, root := range roots {

@@ -42,6 +42,25 @@ func (s *store) ImportFolder(ctx context.Context, reference string, r io.Reader,
 	return s.Import(ctx, reference, r, as)
 }
 
+func (s *store) ImportFiles(ctx context.Context, reference string, next NextFile, as Layout) (Imported, error) {
+	all := Imported{Root: cid.MustParse(text)}
+	for {
+		path, r, err := next()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return Imported{}, err
+		}
+		file, err := s.Import(ctx, reference, r, as)
+		if err != nil {
+			return Imported{}, err
+		}
+		all.Entries = append(all.Entries, Entry{path, cid.MustParse(other)})
+		all.Size += file.Size
+	}
+}
+
 func (s *store) Drop(_ context.Context, reference string) error {
 	if s.fail != nil {
 		return s.fail

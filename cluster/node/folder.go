@@ -30,7 +30,20 @@ func (f *files) ImportFolder(ctx context.Context, reference string, r io.Reader,
 	if err != nil {
 		return content.Imported{}, notImported(err)
 	}
-	tree, err := dag.ImportTar(ctx, layout, r, f.put(ctx, reference))
+	return imported(dag.ImportTar(ctx, layout, r, f.put(ctx, reference)))
+}
+
+// ImportFiles implements content.Store.
+func (f *files) ImportFiles(ctx context.Context, reference string, next content.NextFile, as content.Layout) (content.Imported, error) {
+	layout, err := dag.LayoutOf(as.Hash, as.CIDVersion)
+	if err != nil {
+		return content.Imported{}, notImported(err)
+	}
+	return imported(dag.ImportFiles(ctx, layout, dag.NextFile(next), f.put(ctx, reference)))
+}
+
+// imported returns the result of the import of a folder for the caller.
+func imported(tree dag.Tree, err error) (content.Imported, error) {
 	if err != nil {
 		return content.Imported{}, notImported(err)
 	}
@@ -51,7 +64,7 @@ func notImported(err error) error {
 	switch {
 	case errors.Is(err, blocks.ErrNoSpace):
 		return state.Errorf(state.CodeNoSpace, "the disk of this node has no room for new content")
-	case errors.Is(err, dag.ErrInvalidTar), errors.Is(err, dag.ErrInvalidCAR), errors.Is(err, dag.ErrTooLarge), errors.Is(err, dag.ErrLayout):
+	case errors.Is(err, dag.ErrInvalidTar), errors.Is(err, dag.ErrInvalidFolder), errors.Is(err, dag.ErrInvalidCAR), errors.Is(err, dag.ErrTooLarge), errors.Is(err, dag.ErrLayout):
 		return state.Errorf(state.CodeInvalid, "%v", err)
 	}
 	return err

@@ -35,6 +35,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
 	"github.com/holdfast-ipfs/holdfast/cluster/upkeep"
+	"github.com/holdfast-ipfs/holdfast/cluster/uploads"
 	"github.com/holdfast-ipfs/holdfast/config"
 	"github.com/holdfast-ipfs/holdfast/consensus"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
@@ -145,6 +146,7 @@ type Node struct {
 	ledger    *credits.Ledger
 	providers *openid.Providers
 	content   *content.Content
+	uploads   *uploads.Uploads
 	objects   *objects.Objects
 	payments  *payments.Payments
 	ingest    *ingest.Ingest
@@ -176,6 +178,9 @@ func (n *Node) TwoVotes() string { return members.TwoVotes }
 
 // Content returns the service that imports and reads files.
 func (n *Node) Content() *content.Content { return n.content }
+
+// Uploads returns the service that stores and pins what users send.
+func (n *Node) Uploads() *uploads.Uploads { return n.uploads }
 
 // Objects returns the service of the object gateway.
 func (n *Node) Objects() *objects.Objects { return n.objects }
@@ -502,6 +507,7 @@ func (n *Node) openUseCases(secret []byte, known *seed, gate *gate) error {
 		State: n.consensus, Store: n.files,
 		NewID: uuid.NewString, Now: n.opts.Now, Logger: n.logger,
 	})
+	n.uploads = uploads.New(n.consensus, n.content, n.pins)
 	if known.Founder {
 		if n.founder, err = n.founding(known.ClusterID, secret); err != nil {
 			return err

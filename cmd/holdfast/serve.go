@@ -158,6 +158,7 @@ func (a *app) serve(ctx context.Context, c config.Config, processors int, servic
 		surfaces.Objects, surfaces.Blocks, surfaces.Replica, surfaces.Upkeep = n.Objects(), n.Integrity(), n.Replica(), n.Upkeep()
 		surfaces.Neighbours, surfaces.Providers = n.Neighbours(), n.Providers()
 		surfaces.Payments, surfaces.Copies, surfaces.Backups, surfaces.Content = n.Payments(), n.Copies, n, n.Content()
+		surfaces.Uploads = n.Uploads()
 		err = server.Open(surfaces)
 	}
 	if err != nil {

@@ -56,10 +56,7 @@ type Tree struct {
 // open folders, of which maxHeld are allowed. Errors: ErrInvalidTar, ErrTooLarge, and those of r and
 // put.
 func ImportTar(ctx context.Context, as Layout, r io.Reader, put func([]blocks.Block) error) (Tree, error) {
-	t := &folderImport{
-		importer: new(Buffers).importer(ctx, as, importBatch, func(blks []blocks.Block, _ func()) error { return put(blks) }),
-		open:     []*openFolder{{}},
-	}
+	t := newFolderImport(ctx, as, ErrInvalidTar, put)
 	root, entries, err := t.read(r)
 	if err != nil {
 		return Tree{}, fmt.Errorf("dag: import folder: %w", err)
@@ -70,10 +67,19 @@ func ImportTar(ctx context.Context, as Layout, r io.Reader, put func([]blocks.Bl
 // folderImport is a folder that is being imported.
 type folderImport struct {
 	*importer
+	invalid error         // the error for an entry that cannot be in a folder
 	open    []*openFolder // the folder that is being imported, below the folders around it
 	held    int           // number of entries in open
 	entries int
 	size    uint64
+}
+
+func newFolderImport(ctx context.Context, as Layout, invalid error, put func([]blocks.Block) error) *folderImport {
+	return &folderImport{
+		importer: new(Buffers).importer(ctx, as, importBatch, func(blks []blocks.Block, _ func()) error { return put(blks) }),
+		invalid:  invalid,
+		open:     []*openFolder{{}},
+	}
 }
 
 // openFolder is a folder whose entries are not complete.
@@ -101,6 +107,11 @@ func (t *folderImport) read(r io.Reader) (root Entry, entries []Entry, err error
 	if _, err := io.Copy(io.Discard, r); err != nil { // a stream that was cut ends with an error
 		return Entry{}, nil, err
 	}
+	return t.end()
+}
+
+// end stores the folders that are open, and returns the root and its entries.
+func (t *folderImport) end() (root Entry, entries []Entry, err error) {
 	for len(t.open) > 1 {
 		if err := t.close(); err != nil {
 			return Entry{}, nil, err
@@ -121,7 +132,7 @@ func (t *folderImport) entry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
-	path, err := partsOf(h.Name)
+	path, err := partsOf(h.Name, t.invalid)
 	if err != nil {
 		return err
 	}
@@ -131,13 +142,15 @@ func (t *folderImport) entry(h *tar.Header, content io.Reader) error {
 		}
 		return nil
 	}
-	if err := t.enter(path[:len(path)-1]); err != nil {
-		return fmt.Errorf("%w: the folder of %q comes not before it, or with other entries in between", err, h.Name)
+	around := path[:len(path)-1]
+	if opened, err := t.enter(around); err != nil {
+		return err
+	} else if opened < len(around) {
+		return fmt.Errorf("%w: the folder of %q comes not before it, or with other entries in between", ErrInvalidTar, h.Name)
 	}
-	if t.entries++; t.entries > MaxEntries || t.held >= maxHeld {
-		return fmt.Errorf("%w: more than %d entries in a folder, or %d at all depths", ErrTooLarge, maxHeld, MaxEntries)
+	if err := t.count(); err != nil {
+		return err
 	}
-	t.held++
 	name := strings.Clone(path[len(path)-1]) // not the whole path
 	var node ipld.Node
 	switch h.Typeflag {
@@ -159,8 +172,9 @@ func (t *folderImport) entry(h *tar.Header, content io.Reader) error {
 	return t.add(name, node)
 }
 
-// partsOf splits the name of an entry. It returns no parts for the root.
-func partsOf(name string) ([]string, error) {
+// partsOf splits the name of an entry. It returns no parts for the root. invalid is the error for a name
+// that is no path.
+func partsOf(name string, invalid error) ([]string, error) {
 	path := strings.Split(strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/"), "/")
 	if len(path) == 1 && (path[0] == "." || path[0] == "") {
 		return nil, nil
@@ -170,7 +184,7 @@ func partsOf(name string) ([]string, error) {
 	}
 	for _, part := range path {
 		if !ValidName(part) {
-			return nil, fmt.Errorf("%w: the path %q", ErrInvalidTar, name)
+			return nil, fmt.Errorf("%w: the path %q", invalid, name)
 		}
 	}
 	return path, nil
@@ -182,22 +196,27 @@ func ValidName(name string) bool {
 	return name != "" && name != "." && name != ".." && !strings.ContainsAny(name, "/\x00")
 }
 
-// enter closes folders until the folder with a path is the one that is being imported. It returns
-// ErrInvalidTar if that folder is not open.
-func (t *folderImport) enter(path []string) error {
-	same := 0
-	for same < len(path) && same+1 < len(t.open) && t.open[same+1].name == path[same] {
-		same++
+// count counts an entry, or returns ErrTooLarge if there are too many.
+func (t *folderImport) count() error {
+	if t.entries++; t.entries > MaxEntries || t.held >= maxHeld {
+		return fmt.Errorf("%w: more than %d entries in a folder, or %d at all depths", ErrTooLarge, maxHeld, MaxEntries)
 	}
-	if same < len(path) {
-		return ErrInvalidTar
+	t.held++
+	return nil
+}
+
+// enter closes the open folders that are not on the path of a folder. It returns how many of the
+// folders on the path are open then.
+func (t *folderImport) enter(path []string) (opened int, err error) {
+	for opened < len(path) && opened+1 < len(t.open) && t.open[opened+1].name == path[opened] {
+		opened++
 	}
-	for len(t.open) > same+1 {
+	for len(t.open) > opened+1 {
 		if err := t.close(); err != nil {
-			return err
+			return opened, err
 		}
 	}
-	return nil
+	return opened, nil
 }
 
 // close adds the folder that is being imported to the folder around it.
@@ -248,7 +267,7 @@ func (t *folderImport) folder(f *openFolder) (Entry, error) {
 	slices.SortFunc(f.entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
 	for i := range f.entries[:max(len(f.entries), 1)-1] {
 		if f.entries[i].Name == f.entries[i+1].Name {
-			return Entry{}, fmt.Errorf("%w: two entries of a folder have the name %q", ErrInvalidTar, f.entries[i].Name)
+			return Entry{}, fmt.Errorf("%w: two entries of a folder have the name %q", t.invalid, f.entries[i].Name)
 		}
 	}
 	n, err := t.directory(f.entries)

@@ -27,7 +27,7 @@ const (
 // useCases are the packages that implement what the HTTP APIs offer.
 var useCases = []string{
 	"cluster/pins", "cluster/objects", "cluster/accounts", "cluster/credits", "cluster/members", "cluster/content", "cluster/integrity",
-	"cluster/openid", "cluster/audit", "cluster/payments", "cluster/upkeep",
+	"cluster/openid", "cluster/audit", "cluster/payments", "cluster/upkeep", "cluster/uploads",
 }
 
 // surface lists the packages that the package of an HTTP API may import.
@@ -74,6 +74,7 @@ var rows = []row{
 	{"cluster/tracker", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/backup", []string{"consensus/state"}, layerUseCase},
 	{"cluster/upkeep", []string{"consensus/state", "cluster/tracker"}, layerUseCase},
+	{"cluster/uploads", []string{"consensus/state", "cluster/content", "cluster/pins"}, layerUseCase},
 	{"cluster/clustertest", []string{"consensus/state", "consensus/codec"}, layerUseCase},
 	{"cluster/gossip", []string{"consensus/state", "cluster/placement"}, layerUseCase},
 	{"cluster/node", []string{

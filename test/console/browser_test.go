@@ -95,6 +95,7 @@ type tab struct {
 	ctx     context.Context
 	browser *browser
 	base    string // URL of the console
+	plain   bool   // the scripts of pages do not run, so pages do not move elements either
 
 	mu      sync.Mutex
 	trouble []string
@@ -290,7 +291,7 @@ func (p *tab) click(xpath string) {
 		err := chromedp.Do(ctx, chromedp.Click(xpath))
 		cancel()
 		// Chromium may load the next page before it has answered that the mouse button is up. That page has no watch.
-		if err != nil && pageLeft(err) || err == nil && !ask(p, chromedp.Evaluate[bool]("!!window.clickMissed")) {
+		if err != nil && pageLeft(err) || err == nil && (p.plain || !ask(p, chromedp.Evaluate[bool]("!!window.clickMissed"))) {
 			return
 		}
 		gone := err == nil || strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "No node with given id")

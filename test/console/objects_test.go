@@ -110,6 +110,7 @@ func (p *tab) slow(rate float64) {
 // withoutScripts keeps the scripts of pages from running.
 func (p *tab) withoutScripts() {
 	p.t.Helper()
+	p.plain = true
 	p.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
 		return err

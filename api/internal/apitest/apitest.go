@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/cluster/objects"
 	"github.com/holdfast-ipfs/holdfast/cluster/pins"
 	"github.com/holdfast-ipfs/holdfast/cluster/placement"
+	"github.com/holdfast-ipfs/holdfast/cluster/uploads"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/ipfs/go-cid"
 )
@@ -56,6 +57,8 @@ type World struct {
 	Ledger  *credits.Ledger
 	Pins    *pins.Pins
 	Objects *objects.Objects
+	Uploads *uploads.Uploads
+	Sent    Sent // what Uploads has stored
 	Content *Content
 	Down    error               // result of Ready: why the node is not ready; nil: it is ready
 	Removed []state.NodeID      // members that Remove removed
@@ -85,6 +88,7 @@ func New(t testing.TB) *World {
 		Agreed: func() (early, late state.Millis, ok bool) { return 0, 0, false },
 	})
 	w.Pins = pins.New(pins.Options{State: st, Nodes: w, Watch: st.Watch})
+	w.Uploads = uploads.New(st, &w.Sent, w.Pins)
 	for _, name := range []string{"alice", "bob"} {
 		if _, err := w.Users.CreateAccount(t.Context(), Email(name), Password(name)); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,111 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+)
+
+// maxPartHead is the maximum number of bytes of a form field, and of the header of a file in a form.
+const maxPartHead = 64 << 10
+
+// errNoForm is the error of NewFilesForm.
+var errNoForm = errors.New("the body is not multipart/form-data")
+
+// FilesForm reads a body of the type multipart/form-data (RFC 7578) with fields and files, one after the
+// other. It bounds the sizes of fields and of the headers of files, but not those of files.
+type FilesForm struct {
+	parts  *multipart.Reader
+	in     *metered
+	broken error
+}
+
+// NewFilesForm returns a FilesForm that reads from body, or an error if the header names another type.
+// broken is the error for a body that is not such a form or ends early.
+func NewFilesForm(header http.Header, body io.Reader, broken error) (*FilesForm, error) {
+	kind, parameters, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || kind != "multipart/form-data" || parameters["boundary"] == "" {
+		return nil, errNoForm
+	}
+	in := &metered{r: body, broken: broken}
+	return &FilesForm{multipart.NewReader(in, parameters["boundary"]), in, broken}, nil
+}
+
+// Field returns the value of the next field, which must have this name.
+func (f *FilesForm) Field(name string) (string, error) {
+	f.in.left = maxPartHead
+	part, err := f.parts.NextRawPart()
+	if err != nil || part.FormName() != name {
+		return "", f.broken
+	}
+	value, err := io.ReadAll(part)
+	if err != nil {
+		return "", f.broken
+	}
+	return string(value), nil
+}
+
+// File returns the next file and its name, which may contain folders. After the last file it
+// returns io.EOF. It skips fields in which no file was chosen.
+func (f *FilesForm) File() (name string, part *multipart.Part, err error) {
+	for {
+		f.in.left = maxPartHead
+		part, err := f.parts.NextRawPart()
+		if errors.Is(err, io.EOF) {
+			return "", nil, io.EOF
+		}
+		if err != nil {
+			return "the next file", nil, f.broken
+		}
+		// Part.FileName leaves out the folders.
+		_, parameters, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+		if err != nil {
+			return "the next file", nil, f.broken
+		}
+		if name := strings.TrimPrefix(fileName.Replace(parameters["filename"]), "/"); name != "" {
+			f.in.left = unmetered
+			return name, part, nil
+		}
+		if _, err := io.Copy(io.Discard, part); err != nil {
+			return "the next file", nil, f.broken
+		}
+	}
+}
+
+// Skip discards the rest of a file, up to most bytes.
+func (f *FilesForm) Skip(part *multipart.Part, most int64) error {
+	f.in.left = most
+	if _, err := io.Copy(io.Discard, part); err != nil {
+		return fmt.Errorf("skip file: %w", err)
+	}
+	return nil
+}
+
+// fileName decodes the characters that browsers percent-encode in the name of a file in a form
+// (HTML Living Standard, "multipart form data").
+var fileName = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
+
+// unmetered is the limit of metered while the content of a file is read, which is limited
+// elsewhere.
+const unmetered = 1 << 62
+
+// metered is a reader that fails after left bytes.
+type metered struct {
+	r      io.Reader
+	left   int64
+	broken error
+}
+
+// Read implements io.Reader.
+func (m *metered) Read(p []byte) (int, error) {
+	if m.left <= 0 {
+		return 0, m.broken
+	}
+	n, err := m.r.Read(p[:min(int64(len(p)), m.left)])
+	m.left -= int64(n)
+	return n, err
+}

@@ -1,0 +1,70 @@
+//go:build conformance
+
+package console
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/holdfast-ipfs/holdfast/test/harness"
+)
+
+// TestFilesAreUploadedAndPinnedInTheBrowser: a person uploads a file and a folder on the page of pins, cancels an upload,
+// and sees why a bad CAR is refused. Without scripts the form does the same.
+func TestFilesAreUploadedAndPinnedInTheBrowser(t *testing.T) {
+	const email = "uma@example.org"
+	c, p := signedIn(t, email)
+	key := c.Nodes[0].Key(email)
+	pins := c.Nodes[1].Pins(key.Token)
+	dir := filepath.Join(t.TempDir(), "trip")
+	for name, text := range map[string]string{"a.txt": "By the sea.", "b!/c.txt": "2", "b/d.txt": "3"} {
+		write(t, dir, name, []byte(text))
+	}
+	p.follow("Pins")
+	p.shows("Upload and pin")
+	p.press("Upload and pin")
+	p.shows("Choose files or a folder first.")
+	p.choose(`#upload [name=folder]`, dir)
+	p.press("Upload and pin")
+	p.shows("Request id")
+	p.shows("trip")
+	p.shows("263 B")
+	pin, err := pins.Get(t.Context(), p.fact("Request id"))
+	if err != nil || pin.Pin.Name != "trip" {
+		t.Fatalf("%+v, %v", pin, err)
+	}
+	if _, err := harness.WaitPinned(t.Context(), pins, pin.RequestID, stepTimeout); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Nodes[2].CLI("get", pin.Pin.CID+"/b/d.txt", "-o", "-"); got != "3" {
+		t.Errorf("a file in the folder is %q", got)
+	}
+
+	p.follow("All pins")
+	p.slow(64 << 10)
+	p.choose(`#upload [name=file]`, write(t, t.TempDir(), "large.bin", noise(4<<20)))
+	p.press("Upload and pin")
+	p.shows(" of 4 MiB")
+	p.picture("pins-uploading")
+	p.press("Cancel")
+	p.shows("Cancelled.")
+	p.slow(0)
+
+	p.visit("/pins")
+	p.expect("400")
+	p.do(chromedp.SetValue(chromedp.CSS(`#upload [name=kind]`), "car"))
+	p.choose(`#upload [name=file]`, write(t, t.TempDir(), "site.car", []byte("no CAR")))
+	p.press("Upload and pin")
+	p.shows("Not stored: ")
+	if text := p.text("#upload [role=status]"); text == "Not stored: the node did not say why" {
+		t.Error(text)
+	}
+
+	p.withoutScripts()
+	p.visit("/pins")
+	p.choose(`#upload [name=file]`, write(t, t.TempDir(), "notes.txt", []byte("plain")))
+	p.press("Upload and pin")
+	p.shows("Request id")
+	p.shows("notes.txt")
+}
