@@ -108,6 +108,9 @@ func (c *check) scan(ctx context.Context, letter byte, fn func(key, value []byte
 				return false, err
 			}
 		}
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
 		return true, fn(key, value)
 	})
 }

@@ -214,6 +214,15 @@ func accounted(t testing.TB, s *Store, cut map[string]bool) {
 	if u := s.Usage(); u.Blocks != uint64(len(want)) || u.LiveBytes != uint64(bytes) || u.Missing != uint64(len(missing)) {
 		t.Fatalf("%+v, but the references have %d blocks of %d bytes, and lack %d", u, len(want), bytes, len(missing))
 	}
+	wantSound(t, s)
+}
+
+// wantSound wants Check to find no difference.
+func wantSound(t testing.TB, s *Store) {
+	t.Helper()
+	if found, err := s.Check(context.Background(), 10); err != nil || len(found.Differences)+int(found.More) > 0 {
+		t.Fatalf("%+v, %v", found, err)
+	}
 }
 
 // Every acknowledged block stays readable while references come and go under constant compaction. No block is left

@@ -105,6 +105,9 @@ func (m *machine) check(t *rapid.T) {
 	}
 	m.checkVisible(t)
 	wantLoads(t, m.store)
+	if found, err := m.store.Check(ctx, 3); err != nil || len(found.Differences) > 0 {
+		t.Fatalf("check: %+v, %v", found, err)
+	}
 	m.checkDrops(t)
 }
 
@@ -454,6 +457,10 @@ func (m *machine) upheavals(name *rapid.Generator[string]) map[string]func(*rapi
 		},
 		"compact": func(t *rapid.T) {
 			m.must(t, m.store.Compact(ctx))
+			m.ended()
+		},
+		"collect": func(t *rapid.T) {
+			m.must(t, m.store.Collect(ctx))
 			m.ended()
 		},
 		"reopen": func(t *rapid.T) {
