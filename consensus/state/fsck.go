@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,26 +31,25 @@ type Fsck struct {
 }
 
 // Fsck computes all indexes and counters of the state from the records and compares them with the
-// rows of the state, and decodes every row. It reports up to limit differences, and is free of
-// repairs.
+// rows of the state, and decodes every row. It reports up to limit differences and repairs nothing.
 //
 // It reads the state once, and a second time if something differs. Its memory does not depend on
-// the size of the state: about 1 MiB for the sums of a tally, at most openFacts facts of the second
-// pass, and the buckets of one account or the pins of one run of packed pairs. It calls pace after
-// rows with the number of bytes read since, so that the caller can limit the rate, and returns the
+// the size of the state: about 1 MiB for the sums of a tally, in the second pass at most openFacts
+// facts, and the buckets of one account or the pins of one run of packed pairs. It calls pace after
+// about every hashBuffer bytes with the number of bytes read since, so that the caller can limit the rate, and returns the
 // first error of pace.
 func (v View) Fsck(limit int, pace func(bytes int) error) (Fsck, error) {
-	out := &Fsck{}
-	c := &fsck{r: v.r, index: v.index, limit: limit, pace: pace, out: out, first: true, tally: newTally()}
-	if err := c.pass(); err != nil {
+	out, r := &Fsck{}, &noting{r: v.r}
+	c := &fsck{r: r, index: v.index, limit: limit, pace: pace, out: out, first: true, tally: newTally()}
+	if err := cmp.Or(c.pass(), r.err); err != nil {
 		return *out, fmt.Errorf("state: fsck: %w", err)
 	}
 	again := c.tally.again()
 	if again == nil {
 		return *out, nil
 	}
-	c = &fsck{r: v.r, index: v.index, limit: limit, pace: pace, out: out, tally: again}
-	if err := c.pass(); err != nil {
+	c = &fsck{r: r, index: v.index, limit: limit, pace: pace, out: out, tally: again}
+	if err := cmp.Or(c.pass(), r.err); err != nil {
 		return *out, fmt.Errorf("state: fsck: %w", err)
 	}
 	for _, d := range again.differences() {
@@ -59,6 +59,30 @@ func (v View) Fsck(limit int, pace func(bytes int) error) (Fsck, error) {
 		out.More, out.AtLeast = out.More+uint64(again.shut), true
 	}
 	return *out, nil
+}
+
+// noting is a Reader that remembers its first error. Checks read records of other rows, and cannot tell
+// an error of the store from a record that cannot be decoded, which is reported with its own row.
+type noting struct {
+	r   Reader
+	err error
+}
+
+// Get implements Reader.
+func (n *noting) Get(k []byte) (value []byte, ok bool, err error) {
+	if value, ok, err = n.r.Get(k); n.err == nil {
+		n.err = err
+	}
+	return value, ok, err
+}
+
+// Scan implements Reader.
+func (n *noting) Scan(lower, upper []byte, reverse bool, fn func(k, value []byte) (more bool, err error)) error {
+	err := n.r.Scan(lower, upper, reverse, fn)
+	if n.err == nil {
+		n.err = err
+	}
+	return err
 }
 
 func (v *Fsck) add(d Difference, limit int) {
@@ -87,6 +111,7 @@ type fsck struct {
 	indexing *indexing
 	cluster  *Cluster
 	ops      operations
+	settles  bool // pins of some roots are being changed to the status of their root
 
 	account accountFacts // of the account that was asked for last
 	root    rootFacts    // of the root that was asked for last
@@ -160,7 +185,11 @@ func (c *fsck) begin() (err error) {
 		head = &auditHead{First: 1, Next: 1}
 	}
 	c.audit = AuditChain{Next: head.First, Hash: head.Anchor}
-	return nil
+	prefix := table(tableSettling)
+	return c.r.Scan(prefix, prefix.end(), false, func(_, _ []byte) (bool, error) {
+		c.settles = true
+		return false, nil
+	})
 }
 
 func errText(err error) string {
@@ -343,7 +372,9 @@ func (c *fsck) rootOf(k RootKey) (*rootFacts, error) {
 	if ok {
 		c.root.record, _ = decode[Root](row)
 	}
-	c.root.settling, err = has(c.r, settlingKey(k))
+	if c.settles {
+		c.root.settling, err = has(c.r, settlingKey(k))
+	}
 	return &c.root, err
 }
 

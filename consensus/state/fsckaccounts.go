@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -48,6 +49,10 @@ func (c *fsck) madeBy() error {
 		return nil
 	}
 	c.counts(generationKey(n), aCounter, 1)
+	signing, err := readSigningKeys(c.r)
+	if err == nil && !slices.ContainsFunc(signing.Items, func(k SigningKey) bool { return k.Generation == n }) {
+		c.differs(fmt.Sprintf("generation %d", n), "one of which the cluster has the signing key")
+	}
 	return c.keyExists(id)
 }
 
@@ -348,7 +353,7 @@ func (c *fsck) paidObject() error {
 	c.computed(v.endKey(), nil)
 	content, err := paidContent(c.r, v)
 	if err != nil {
-		return nil //nolint:nilerr // the row of the content is reported, or the reader fails with the next row
+		return nil //nolint:nilerr // the row of the content is reported, and noting has errors of the reader
 	}
 	if (content == nil) != v.Ended {
 		c.differs(fmt.Sprintf("ended: %t", v.Ended), fmt.Sprintf("ended: %t", content == nil))

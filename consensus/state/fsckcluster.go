@@ -128,7 +128,7 @@ func (c *fsck) auditRow() error {
 func (c *fsck) endAudit() error {
 	head, err := readAuditHead(c.r)
 	if err != nil {
-		return nil //nolint:nilerr // its own row is reported
+		return nil //nolint:nilerr // its own row is reported, and noting has errors of the reader
 	}
 	c.k = auditKey
 	if c.audit.Next != head.Next || c.audit.Hash != head.Head && head.Next != head.First {

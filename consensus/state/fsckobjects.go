@@ -348,8 +348,11 @@ func (c *fsck) turning() error {
 		return err
 	}
 	b, err := get[Bucket](c.r, bucketKey(a, name))
-	if err != nil || b == nil || !b.Turning {
+	switch {
+	case err != nil || b == nil || !b.Turning: // a record that cannot be decoded is reported
 		c.differs(valueText(c.v), "nothing: there is no bucket whose setting has changed")
+	case !bytes.HasPrefix(c.v, b.in(tableVersion)) && !bytes.HasPrefix(c.v, b.in(tableObject)):
+		c.differs(valueText(c.v), "the key of a version of the bucket")
 	}
 	return nil
 }

@@ -278,7 +278,7 @@ func (c *fsck) run(a AccountID, oldest, before Millis, goneRow []byte) error {
 		c.differs(fmt.Sprintf("%d bytes", len(c.v)), "a run of pins ("+err.Error()+")")
 		return nil
 	}
-	if run.newest >= before || len(made) == 0 || gone.count() >= len(made) || len(goneRow) > 0 && gone.count() == 0 {
+	if oldest <= 0 || run.newest >= before || len(made) == 0 || gone.count() >= len(made) || len(goneRow) > 0 && gone.count() == 0 {
 		c.differs(fmt.Sprintf("pins to %d, %d of %d gone", run.newest, gone.count(), len(made)), fmt.Sprintf("pins before %d, of which some are left", before))
 		return nil
 	}

@@ -1,6 +1,9 @@
 package state
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // Names of the numbers in the records of roots and quotas.
 const (
@@ -74,9 +77,21 @@ func (c *fsck) ofRoot() (*rootFacts, error) {
 	return nil, nil
 }
 
+// settling checks the mark of a root whose pins are being changed. Its value is the key of the next
+// pin, or nothing.
 func (c *fsck) settling() error {
-	_, err := c.ofRoot()
-	return err
+	f, err := c.ofRoot()
+	if err != nil || f == nil || len(c.v) == 0 {
+		return err
+	}
+	rest, ok := bytes.CutPrefix(c.v, attachedTo(f.key))
+	var bad error
+	takePart[AccountID](&rest, &bad)
+	takePart[RequestID](&rest, &bad)
+	if !ok || bad != nil || len(rest) > 0 {
+		c.differs(valueText(c.v), "the key of a pin of the root")
+	}
+	return nil
 }
 
 // short checks the mark of a root with too few copies. How many copies a root should have depends

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -28,9 +29,9 @@ func fsckTableOf(t byte) (fsckTable, bool) {
 func fsckPinTable(t byte) (of fsckTable, ok bool) {
 	switch t {
 	case tablePins:
-		of = fsckTable{"pin", "abx", (*fsck).pins}
+		of = fsckTable{"pin", "a/", (*fsck).pins}
 	case tableNames:
-		of = fsckTable{"packed pins", "abx", (*fsck).packedPins}
+		of = fsckTable{"packed pins", "a/", (*fsck).packedPins}
 	case tablePinEnd:
 		of = fsckTable{"end of a pin", "tas", (*fsck).indexRow}
 	case tableRoot:
@@ -100,7 +101,7 @@ func fsckObjectTable(t byte) (of fsckTable, ok bool) {
 	case tableShareKey:
 		of = fsckTable{"key of a share", "s", (*fsck).indexRow}
 	case tablePaid:
-		of = fsckTable{"payment", "bx", (*fsck).paid}
+		of = fsckTable{"payment", "/", (*fsck).paid}
 	}
 	return of, of.check != nil
 }
@@ -122,9 +123,9 @@ func fsckAccountTable(t byte) (of fsckTable, ok bool) {
 	case tableSessionsOf:
 		of = fsckTable{"session of an account", "as", (*fsck).indexRow}
 	case tableUse:
-		of = fsckTable{"last use", "bs", (*fsck).use}
+		of = fsckTable{"last use", "cs", (*fsck).use}
 	case tableOnce:
-		of = fsckTable{"remembered request", "abx", (*fsck).once}
+		of = fsckTable{"remembered request", "a/", (*fsck).once}
 	case tableQuota:
 		of = fsckTable{"quota", "a", (*fsck).quota}
 	case tablePosting:
@@ -176,7 +177,7 @@ func fsckClusterTable(t byte) (of fsckTable, ok bool) {
 	case tableCheck:
 		of = fsckTable{"check of the state", "u", (*fsck).checkRow}
 	case tableMeta:
-		of = fsckTable{"record or counter of the cluster", "x", (*fsck).meta}
+		of = fsckTable{"record or counter of the cluster", "m", (*fsck).meta}
 	case tableOp:
 		of = fsckTable{"result of an operation", "x", (*fsck).op}
 	case tableOpOrder:
@@ -202,16 +203,22 @@ func differenceAt(k key) Difference {
 	if !ok {
 		return Difference{Table: fmt.Sprintf("table %q", k[0]), Key: valueText(k[1:])}
 	}
-	return Difference{Table: of.name, Key: keyText(of.parts, k[1:])}
+	return Difference{Table: of.name, Key: keyText(k[0], of.parts, k[1:])}
 }
 
-// keyText returns the parts of a key as text. The letters in parts mean: a an account, s a string, r a
-// root, u a number, i an inverted number, t a time, d an inverted time, n a number of 2 bytes, o
-// an ordered string, b one byte, x the rest.
-func keyText(parts string, rest []byte) string {
+// keyText returns the parts of a key in a table as text. The letters in parts mean: a an account, s a
+// string, r a root, u a number, i an inverted number, t a time, d an inverted time, n a number of 2
+// bytes, c one of 1 byte, o an ordered string, p a pair of meta, m a name in tableMeta, x the rest. A
+// slash is the byte that tells the form of the rest, see innerForm.
+func keyText(t byte, parts string, rest []byte) string {
 	var all []string
-	for _, form := range parts {
-		if len(rest) == 0 {
+	for ; parts != "" && len(rest) > 0; parts = parts[1:] {
+		form := rune(parts[0])
+		if form == '/' {
+			if name, inner := innerForm(t, rest[0]); name != "" {
+				all, rest, parts = append(all, name), rest[1:], "/"+inner
+				continue
+			}
 			break
 		}
 		text, next, ok := keyPart(form, rest)
@@ -224,6 +231,41 @@ func keyText(parts string, rest []byte) string {
 		all = append(all, valueText(rest))
 	}
 	return strings.Join(all, " ")
+}
+
+// innerForm returns the name and the form of the rows of a table whose keys have a byte, or "".
+func innerForm(t, b byte) (name, parts string) {
+	for _, of := range []struct {
+		table, b    byte
+		name, parts string
+	}{
+		{tablePins, pinByID, "by id", "s"}, {tablePins, pinRow, "record", "cdx"}, {tablePins, pinByCID, "by CID", "rd"},
+		{tablePins, pinByName, "by name", "sd"}, {tablePins, pinByMeta, "by pair", "pd"}, {tablePins, pinCounter, "counter of status", "cci"},
+		{tablePins, pinMetaCounter, "counter of pair", "pci"}, {tablePins, pinLast, "newest", ""},
+		{tableNames, namesTo, "up to", ""}, {tableNames, namesChunk, "names from", "dc"}, {tableNames, namesRun, "run from", "dc"}, {tableNames, namesPair, "bits of pair", "pd"},
+		{tableOnce, 'k', "record", "x"}, {tableOnce, 't', "by time", "t"}, {tableOnce, '#', "counter", ""},
+		{tablePaid, paidRow, "record", "ssss"}, {tablePaid, paidByTime, "by time", "dssss"}, {tablePaid, paidSum, "total of state", "css"},
+		{tablePaid, paidReserved, "reserved", "tssss"}, {tablePaid, paidFailed, "failed", "tssss"}, {tablePaid, paidClaim, "of object", "sssss"},
+		{tablePaid, paidOwner, "owner of", "s"}, {tablePaid, paidEnds, "end of object", "tx"}, {tablePaid, paidEnded, "ended object", "tx"},
+	} {
+		if of.table == t && of.b == b {
+			return of.name, of.parts
+		}
+	}
+	return "", ""
+}
+
+// metaName returns the name of a row of tableMeta.
+func metaName(k []byte) string {
+	if name, id, ok := bytes.Cut(k, []byte("/")); ok {
+		if node, rest, err := readPart[string](id); err == nil && len(rest) == 0 {
+			return string(name) + " " + node
+		}
+	}
+	if n, ok := bytes.CutPrefix(k, []byte("signed")); ok && len(n) == 8 {
+		return fmt.Sprint("signed ", binary.BigEndian.Uint64(n))
+	}
+	return textOrHex(k)
 }
 
 func keyPart(form rune, k []byte) (text string, rest []byte, ok bool) {
@@ -257,8 +299,15 @@ func keyPart(form rune, k []byte) (text string, rest []byte, ok bool) {
 			return "", nil, false
 		}
 		return fmt.Sprint(binary.BigEndian.Uint16(k)), k[2:], true
-	case 'b':
-		return textOrHex(k[:1]), k[1:], true
+	case 'c':
+		return fmt.Sprint(k[0]), k[1:], true
+	case 'p':
+		if len(k) < len(pair{}) {
+			return "", nil, false
+		}
+		return hex.EncodeToString(k[:len(pair{})]), k[len(pair{}):], true
+	case 'm':
+		return metaName(k), nil, true
 	}
 	return textOrHex(k), nil, true
 }

@@ -94,10 +94,10 @@ func (t *tally) row(k key, value []byte, stored bool) {
 		if v == nil {
 			return
 		}
-		if to := &v.computed; stored {
+		if stored {
 			v.stored = append(v.stored, string(value))
 		} else {
-			*to = append(*to, string(value))
+			v.computed = append(v.computed, string(value))
 		}
 		return
 	}
