@@ -299,8 +299,8 @@ func (t *Tracker) auditHere(ctx context.Context) (found int, err error) {
 		page = page[:0]
 		return nil
 	}
-	err = t.opts.Blocks.References(ctx, rootPrefix, func(reference string, _ bool) (bool, error) {
-		c, err := cid.Decode(strings.TrimPrefix(reference, rootPrefix))
+	err = t.opts.Blocks.References(ctx, RootPrefix, func(reference string, _ bool) (bool, error) {
+		c, err := cid.Decode(strings.TrimPrefix(reference, RootPrefix))
 		if err != nil {
 			t.opts.Logger.ErrorContext(ctx, "a reference to blocks names no root", "reference", reference)
 			return true, nil

@@ -129,8 +129,8 @@ func (t *Tracker) straysHere(ctx context.Context) (all []state.RootKey, more boo
 		all, page = append(all, strays...), page[:0]
 		return err
 	}
-	err = t.opts.Blocks.References(ctx, rootPrefix, func(reference string, _ bool) (bool, error) {
-		if c, err := cid.Decode(strings.TrimPrefix(reference, rootPrefix)); err == nil {
+	err = t.opts.Blocks.References(ctx, RootPrefix, func(reference string, _ bool) (bool, error) {
+		if c, err := cid.Decode(strings.TrimPrefix(reference, RootPrefix)); err == nil {
 			page = append(page, state.RootOf(c))
 		}
 		if len(page) < pageRoots {

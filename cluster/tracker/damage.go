@@ -21,7 +21,7 @@ func (t *Tracker) damaged(k state.RootKey) bool {
 // If it is not, the node fetches the missing blocks again, from members first. Repair does
 // nothing for a reference that is not that of a root. It blocks until Run accepts the root.
 func (t *Tracker) Repair(ctx context.Context, reference string) error {
-	text, ok := strings.CutPrefix(reference, rootPrefix)
+	text, ok := strings.CutPrefix(reference, RootPrefix)
 	if !ok {
 		return nil
 	}

@@ -127,7 +127,7 @@ func TestRepairOfWhatIsNoRoot(t *testing.T) {
 		if err := w.tracker.Repair(context.Background(), "lease/1"); err != nil {
 			t.Errorf("a lease: %v", err)
 		}
-		if err := w.tracker.Repair(context.Background(), rootPrefix+"nonsense"); err == nil {
+		if err := w.tracker.Repair(context.Background(), RootPrefix+"nonsense"); err == nil {
 			t.Error("nonsense is a root")
 		}
 	})

@@ -91,8 +91,8 @@ type Fetcher interface {
 	Blameless(err error) bool
 }
 
-// rootPrefix is the prefix of the references of roots.
-const rootPrefix = "root/"
+// RootPrefix is the prefix of the references of roots.
+const RootPrefix = "root/"
 
 const (
 	// maxSources is the largest number of members that one attempt asks for a root.
@@ -103,11 +103,11 @@ const (
 )
 
 // Reference returns the name of the reference of a root in the block store.
-func Reference(k state.RootKey) string { return rootPrefix + k.String() }
+func Reference(k state.RootKey) string { return RootPrefix + k.String() }
 
 // RootOf returns the root of a reference. ok is false if the reference is not that of a root.
 func RootOf(reference string) (c cid.Cid, ok bool) {
-	text, ok := strings.CutPrefix(reference, rootPrefix)
+	text, ok := strings.CutPrefix(reference, RootPrefix)
 	if !ok {
 		return cid.Undef, false
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/cluster/tracker"
@@ -162,13 +161,14 @@ func (c *Checker) compareAll(ctx context.Context, r *Report) (suspects []state.R
 	view, release := c.state.LocalView()
 	defer func() { release() }()
 	n := 0
-	err = c.copies.References(ctx, tracker.Reference(""), func(reference string, _ uint64) (bool, error) {
+	err = c.copies.References(ctx, tracker.RootPrefix, func(reference string, _ uint64) (bool, error) {
 		if n++; n%pageRoots == 0 {
 			release()
 			view, release = c.state.LocalView()
 		}
 		id, ok := tracker.RootOf(reference)
 		if !ok {
+			r.differs(state.Difference{Table: "reference", Key: reference, Stored: "blocks", Computed: "nothing: the name is that of no root"})
 			return true, nil
 		}
 		k := state.RootOf(id)
@@ -243,17 +243,15 @@ func (c *Checker) compare(ctx context.Context, view state.View, k state.RootKey)
 }
 
 func (c Copy) text() string {
-	if !c.There {
-		return "nothing"
-	}
-	words := []string{"a copy that is complete"}
 	switch {
+	case !c.There:
+		return "nothing"
 	case !c.Sealed:
 		return "an incomplete copy"
 	case !c.Whole:
-		words = []string{"a copy that lacks blocks"}
+		return "a copy that lacks blocks"
 	}
-	return strings.Join(append(words, privacy(c.Hidden)), " and ")
+	return "a complete copy that is " + privacy(c.Hidden)
 }
 
 func privacy(hidden bool) string {
