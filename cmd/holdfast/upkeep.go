@@ -34,7 +34,7 @@ If another collection runs on the node, the command waits for it first.`,
 			for _, k := range c.Kept {
 				fmt.Fprintf(&kept, "\nkept      %d, %s: %s", k.Count, humanBytes(k.Bytes), whyKept(k.Reason))
 			}
-			return a.did(asJSON, c, "freed     %d blocks, %s\nremoved   %d files, %s\nleft      %s in files of %s%s",
+			return a.did(asJSON, c, "blocks    %d freed, %s\nfiles     %d removed, %s\nleft      %s of blocks in files of %s%s",
 				c.Blocks, humanBytes(c.Bytes), c.Files, humanBytes(c.FileBytes), humanBytes(c.LiveBytes), humanBytes(c.DiskBytes), kept.String())
 		},
 	}

@@ -28,7 +28,7 @@ func TestGcSaysWhatItFreedAndWhatStays(t *testing.T) {
 		Kept: []client.Kept{{Reason: "uploads", Count: 2, Bytes: 5}, {Reason: "waiting", Count: 1, Bytes: 6}},
 	}
 	got := call(t, keptNode{freed: freed}, "", "gc")
-	want := "freed     3 blocks, 3.0 MiB\nremoved   1 files, 4.0 MiB\nleft      1.0 MiB in files of 2.0 MiB\n" +
+	want := "blocks    3 freed, 3.0 MiB\nfiles     1 removed, 4.0 MiB\nleft      1.0 MiB of blocks in files of 2.0 MiB\n" +
 		"kept      2, 5 B: bodies of uploads that are arriving\nkept      1, 6 B: content whose deletion waits for a majority of the members\n"
 	if got.code != 0 || got.out != want {
 		t.Errorf("%+v, want %q", got, want)
