@@ -102,15 +102,15 @@ func (t *Tracker) Collect(ctx context.Context) (c Collected, err error) {
 		release()
 	}
 	cancel()
-	if err := t.Audit(ctx); err != nil {
-		return c, wrap("audit", err)
-	}
 	for more := true; more; {
 		var all []state.RootKey
 		if all, more, err = t.straysHere(ctx); err != nil {
 			return c, err
 		}
 		before := c.Dropped
+		if err := t.Audit(ctx); err != nil { // which offers them all
+			return c, wrap("audit", err)
+		}
 		c = Collected{Dropped: before}
 		if err := t.awaitDrops(ctx, all, &c); err != nil {
 			return c, err
