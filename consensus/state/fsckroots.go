@@ -133,8 +133,8 @@ func (c *fsck) retainedRow() error {
 	v := read(c, here[retained](c))
 	rest := []byte(c.k[1:])
 	var err error
-	replacement, old := takePart[RootKey](&rest, &err), RootKey("")
-	old = takePart[RootKey](&rest, &err)
+	replacement := takePart[RootKey](&rest, &err)
+	old := takePart[RootKey](&rest, &err)
 	if !c.parsed(err) || v == nil {
 		return nil
 	}
@@ -165,8 +165,8 @@ func (c *fsck) attached() error {
 	c.stored()
 	rest := []byte(c.k[1:])
 	var err error
-	k, a := takePart[RootKey](&rest, &err), AccountID("")
-	a = takePart[AccountID](&rest, &err)
+	k := takePart[RootKey](&rest, &err)
+	a := takePart[AccountID](&rest, &err)
 	if !c.parsed(err) {
 		return nil
 	}
@@ -213,8 +213,8 @@ func (c *fsck) link() error {
 	c.stored()
 	rest := []byte(c.k[1:])
 	var err error
-	k, a := takePart[RootKey](&rest, &err), AccountID("")
-	a = takePart[AccountID](&rest, &err)
+	k := takePart[RootKey](&rest, &err)
+	a := takePart[AccountID](&rest, &err)
 	if !c.parsed(err) {
 		return nil
 	}
@@ -240,8 +240,8 @@ func (c *fsck) charge() error {
 	v := read(c, here[charge](c))
 	rest := []byte(c.k[1:])
 	var err error
-	a, k := takePart[AccountID](&rest, &err), RootKey("")
-	k = takePart[RootKey](&rest, &err)
+	a := takePart[AccountID](&rest, &err)
+	k := takePart[RootKey](&rest, &err)
 	if !c.parsed(err) || v == nil {
 		return nil
 	}

@@ -102,8 +102,7 @@ func (c *check) scan(ctx context.Context, letter byte, fn func(key, value []byte
 		if c.open == nil {
 			c.out.Rows++
 		}
-		if c.unread += len(key) + len(value); c.unread >= checkStep {
-			c.unread = 0
+		for c.unread += len(key) + len(value); c.unread >= checkStep; c.unread -= checkStep {
 			if err := c.pace.WaitN(ctx, checkStep); err != nil {
 				return false, err
 			}
@@ -128,7 +127,11 @@ func (c *check) references(ctx context.Context) error {
 		n := uint64(0)
 		c.owned += hashOf(o.inc) * o.blocks
 		prefix := blockRefPrefix(o.inc)
-		err = c.view.Scan(prefix, after(prefix), false, func(_, _ []byte) (bool, error) { n++; return true, nil })
+		err = c.view.Scan(prefix, after(prefix), false, func(key, value []byte) (bool, error) {
+			n++
+			c.unread += len(key) + len(value)
+			return true, ctx.Err()
+		})
 		if err == nil && n != o.blocks {
 			c.differs("blocks of reference", name, fmt.Sprint(o.blocks), fmt.Sprint(n))
 		}
