@@ -22,9 +22,9 @@ type CAR struct {
 // Errors: state.ErrInvalid for a bad CAR, and for one with a root whose DAG is not complete in the
 // cluster; state.ErrLimited if maxLeases imports are not pinned yet.
 func (c *Content) ImportCAR(ctx context.Context, r io.Reader) (car CAR, err error) {
-	err = c.leased(func(reference string) (roots []cid.Cid, err error) {
+	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
 		car, err = c.opts.Store.ImportCAR(ctx, reference, r)
-		return car.Roots, err
+		return car.Roots, car.Bytes, err
 	}, nil)
 	return car, err
 }

@@ -112,9 +112,9 @@ func (c *Content) Add(ctx context.Context, r io.Reader, as Layout) (root cid.Cid
 
 // add runs an import of one root with a lease.
 func (c *Content) add(run func(reference string) (Imported, error)) (done Imported, err error) {
-	err = c.leased(func(reference string) (roots []cid.Cid, err error) {
+	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
 		done, err = run(reference)
-		return []cid.Cid{done.Root}, err
+		return []cid.Cid{done.Root}, done.Size, err
 	}, nil)
 	if err != nil {
 		return Imported{}, err
@@ -122,20 +122,20 @@ func (c *Content) add(run func(reference string) (Imported, error)) (done Import
 	return done, nil
 }
 
-// leased runs an import with a lease. run returns the roots that the import has stored. If pin is not
-// nil, it then pins them; if it fails, the lease ends.
-func (c *Content) leased(run func(reference string) (roots []cid.Cid, err error), pin Pin) error {
+// leased runs an import with a lease. run returns the roots and the size that the import has stored.
+// If pin is not nil, it then pins them; if it fails, the lease ends.
+func (c *Content) leased(run func(reference string) (roots []cid.Cid, size uint64, err error), pin Pin) error {
 	reference := LeasePrefix + c.opts.NewID()
 	if !c.hold(reference, lease{running: true}, true) {
 		return state.Errorf(state.CodeLimited, "%d imports wait for their pins already", maxLeases)
 	}
-	roots, err := run(reference)
+	roots, size, err := run(reference)
 	if err != nil {
 		c.hold(reference, lease{}, false) // an expired lease: Sweep drops it
 		return fmt.Errorf("import: %w", err)
 	}
 	if pin != nil {
-		if err := pin(roots); err != nil {
+		if err := pin(roots, size); err != nil {
 			c.hold(reference, lease{}, false)
 			return err
 		}

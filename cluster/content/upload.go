@@ -12,15 +12,16 @@ import (
 // io.EOF.
 type NextFile func() (path string, content io.Reader, err error)
 
-// Pin pins the roots that an import has stored.
-type Pin func(roots []cid.Cid) error
+// Pin pins the roots that an import has stored. size is that of its files or, for a CAR, of its blocks,
+// in bytes.
+type Pin func(roots []cid.Cid, size uint64) error
 
 // AddPinned imports a file as Add does, and then calls pin. If pin fails, AddPinned returns its error
 // and the blocks are no longer protected.
 func (c *Content) AddPinned(ctx context.Context, r io.Reader, as Layout, pin Pin) (done Imported, err error) {
-	err = c.leased(func(reference string) ([]cid.Cid, error) {
+	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
 		done, err = c.opts.Store.Import(ctx, reference, r, as)
-		return []cid.Cid{done.Root}, err
+		return []cid.Cid{done.Root}, done.Size, err
 	}, pin)
 	return done, err
 }
@@ -29,21 +30,21 @@ func (c *Content) AddPinned(ctx context.Context, r io.Reader, as Layout, pin Pin
 // one entry is left out: its entry, a file or a folder, is the root. It returns state.ErrInvalid for a
 // path that cannot be in a folder.
 func (c *Content) AddFilesPinned(ctx context.Context, next NextFile, as Layout, pin Pin) (done Imported, err error) {
-	err = c.leased(func(reference string) ([]cid.Cid, error) {
+	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
 		done, err = c.opts.Store.ImportFiles(ctx, reference, next, as)
 		if err == nil && len(done.Entries) == 1 {
 			done.Root = done.Entries[0].CID
 		}
-		return []cid.Cid{done.Root}, err
+		return []cid.Cid{done.Root}, done.Size, err
 	}, pin)
 	return done, err
 }
 
 // ImportCARPinned imports a CAR as ImportCAR does, and then calls pin, as AddPinned does.
 func (c *Content) ImportCARPinned(ctx context.Context, r io.Reader, pin Pin) (car CAR, err error) {
-	err = c.leased(func(reference string) ([]cid.Cid, error) {
+	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
 		car, err = c.opts.Store.ImportCAR(ctx, reference, r)
-		return car.Roots, err
+		return car.Roots, car.Bytes, err
 	}, pin)
 	return car, err
 }

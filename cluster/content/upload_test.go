@@ -50,7 +50,7 @@ func TestAnImportPinsWhatItHasStored(t *testing.T) {
 		for _, fail := range []error{nil, refused} {
 			w := newWorld(t)
 			var pinned []cid.Cid
-			done, err := run(w, func(roots []cid.Cid) error {
+			done, err := run(w, func(roots []cid.Cid, _ uint64) error {
 				pinned = roots
 				w.Sweep(t.Context())
 				if len(w.store.references) != 1 {

@@ -133,11 +133,11 @@ func (u *Uploads) Files(ctx context.Context, r Request, next content.NextFile) (
 				several = several || first != only
 			}
 			return path, left.reader(body), nil
-		}, r.As, func(roots []cid.Cid) error {
+		}, r.As, func(roots []cid.Cid, size uint64) error {
 			if r.Pin.Name == "" && !several {
 				r.name(only)
 			}
-			return pin(roots)
+			return pin(roots, size)
 		})
 	})
 	out.Size = done.Size
@@ -169,8 +169,10 @@ func (u *Uploads) store(ctx context.Context, r *Request, out *Result, run func(l
 		return content.Imported{}, err
 	}
 	defer leave()
-	return run(left, func(roots []cid.Cid) (err error) {
-		out.Pins, err = u.pin(ctx, r, roots)
+	return run(left, func(roots []cid.Cid, size uint64) (err error) {
+		if err = u.fits(r.Account, roots, size); err == nil {
+			out.Pins, err = u.pin(ctx, r, roots)
+		}
 		return err
 	})
 }
@@ -288,6 +290,38 @@ func (u *Uploads) allowance(account state.AccountID) (*allowed, error) {
 		return nil, fmt.Errorf("read the allowance: %w", err)
 	}
 	return &allowed{limited: q.Credits == 0, left: q.Allowance}, nil
+}
+
+// fits returns state.ErrQuota if the content is certainly more than what is left of the allowance, so
+// that the caller hears of it at once. Content that the account has already is not charged again.
+func (u *Uploads) fits(account state.AccountID, roots []cid.Cid, size uint64) error {
+	view, release := u.state.LocalView()
+	defer release()
+	q, err := view.Quota(account)
+	if err != nil {
+		return fmt.Errorf("read the allowance: %w", err)
+	}
+	left := q.Allowance - min(q.Allowance, q.Used())
+	if q.Credits > 0 || size <= left {
+		return nil
+	}
+	for _, root := range roots {
+		record, err := view.Root(state.RootOf(root))
+		if errors.Is(err, state.ErrNotFound) {
+			continue
+		}
+		has := false
+		if err == nil {
+			has, err = view.Names(account, &record)
+		}
+		if err != nil {
+			return fmt.Errorf("read root %s: %w", root, err)
+		}
+		if has {
+			return nil
+		}
+	}
+	return state.Errorf(state.CodeQuota, "the upload has %d bytes, and the account may store %d more", size, left)
 }
 
 // reader returns a reader of r that fails after the allowed bytes.

@@ -51,7 +51,7 @@ func (f *fake) read(r io.Reader) (uint64, error) {
 func (f *fake) AddPinned(_ context.Context, r io.Reader, _ content.Layout, pin content.Pin) (content.Imported, error) {
 	n, err := f.read(r)
 	if err == nil {
-		err = pin(roots[:1])
+		err = pin(roots[:1], n)
 	}
 	return content.Imported{Root: roots[0], Size: n}, err
 }
@@ -61,7 +61,7 @@ func (f *fake) AddFilesPinned(_ context.Context, next content.NextFile, _ conten
 	for {
 		path, r, err := next()
 		if errors.Is(err, io.EOF) {
-			return content.Imported{Root: roots[0], Size: size}, pin(roots[:1])
+			return content.Imported{Root: roots[0], Size: size}, pin(roots[:1], size)
 		}
 		if err != nil {
 			return content.Imported{}, err
@@ -77,7 +77,7 @@ func (f *fake) AddFilesPinned(_ context.Context, next content.NextFile, _ conten
 func (f *fake) ImportCARPinned(_ context.Context, r io.Reader, pin content.Pin) (content.CAR, error) {
 	n, err := f.read(r)
 	if err == nil {
-		err = pin(roots)
+		err = pin(roots, n)
 	}
 	return content.CAR{Roots: roots, Bytes: n}, err
 }
@@ -108,6 +108,18 @@ func newUploads(t *testing.T) (*Uploads, *fake, *clustertest.State) {
 	st.Apply(t, &state.RaiseLevel{FeatureLevel: state.NewestFeatureLevel}, &state.OpenAccount{Account: state.Account{ID: "alice", Email: "alice@example.org"}, Allowance: allowance})
 	f := &fake{t: t}
 	return New(st, f, f), f, st
+}
+
+// hold has the node report that it holds a pinned root of size bytes.
+func hold(t *testing.T, st *clustertest.State, c cid.Cid, size uint64) {
+	t.Helper()
+	view, release := st.LocalView()
+	defer release()
+	root, err := view.Root(state.RootOf(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.Apply(t, &state.ReportCopies{Node: "n1", Items: []state.CopyReport{{Root: root.Key, Born: root.Born, Phase: state.Held, Size: size, Blocks: 1}}})
 }
 
 // files returns files with these paths, each of one byte.
@@ -177,6 +189,14 @@ func TestUploadsThatCannotBePinnedAreRefused(t *testing.T) {
 	}
 	if done, err := u.File(t.Context(), r, strings.NewReader(large[1:])); err != nil || done.Size != allowance {
 		t.Errorf("what just fits: %+v, %v", done, err)
+	}
+	st.Apply(t, &state.CreatePin{Pin: state.Pin{ID: "1", Account: "alice", Created: 1, CID: roots[1].String()}, Nodes: []state.NodeID{"n1"}})
+	hold(t, st, roots[1], allowance/2)
+	if _, err := u.File(t.Context(), r, strings.NewReader(large[1:])); !errors.Is(err, state.ErrQuota) {
+		t.Errorf("what does not fit beside a pin: %v", err)
+	}
+	if done, err := u.CAR(t.Context(), r, strings.NewReader(large[1:])); err != nil || len(done.Pins) != 2 {
+		t.Errorf("what the account has already: %+v, %v", done, err)
 	}
 	st.Apply(t, &state.PostCredits{Posting: state.Posting{ID: "p", Account: "alice", Kind: state.Grant, Credits: 5}})
 	if done, err := u.File(t.Context(), r, strings.NewReader(large)); err != nil || done.Size != allowance+1 {

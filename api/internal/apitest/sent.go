@@ -81,7 +81,7 @@ func (s *Sent) ImportCARPinned(_ context.Context, r io.Reader, pin content.Pin) 
 }
 
 func (s *Sent) store(files map[string]string, as content.Layout, all string, pin content.Pin, roots ...cid.Cid) (content.Imported, error) {
-	if err := pin(roots); err != nil {
+	if err := pin(roots, uint64(len(all))); err != nil {
 		return content.Imported{}, err
 	}
 	s.mu.Lock()
