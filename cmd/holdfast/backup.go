@@ -38,6 +38,9 @@ cluster and read the hashes of passwords.`,
 			if args[0] == "-" && isTerminal(a.stdout) {
 				return usagef("%s: standard output is a terminal: name a file", called(cmd))
 			}
+			if args[0] == "-" && asJSON {
+				return usagef("%s: --json needs a file: with - the backup goes to standard output", called(cmd))
+			}
 			o, err := a.operator()
 			if err != nil {
 				return err
@@ -86,7 +89,7 @@ func (a *app) backup(ctx context.Context, o operator, file string, asJSON bool) 
 	if file == "-" {
 		out = a.stderr
 	}
-	if asJSON && file != "-" {
+	if asJSON {
 		return a.printJSON(backupRow(info))
 	}
 	a.say(out, "backup of cluster %s at index %d, %s, %s\n", info.ClusterID, info.Index, humanBytes(info.Bytes), info.Time.Format(time.RFC3339))

@@ -108,6 +108,7 @@ func TestRestoreAndRecoverSayWhatIsWrong(t *testing.T) {
 func TestWrongUsageOfBackupIsNamed(t *testing.T) {
 	for _, tc := range []struct{ args, names string }{
 		{"backup", "FILE"},
+		{"backup - --json", "--json"},
 		{"restore", "FILE"},
 		{"restore a b", `"b"`},
 		{"recover", "--i-lost-quorum"},
