@@ -76,7 +76,7 @@ func Write(w io.Writer, h *Header, archive func(io.Writer) error) error {
 		return fmt.Errorf("the header of the backup has %d bytes, more than %d", len(text), MaxHeader)
 	}
 	head := append([]byte(magic), version)
-	head = binary.BigEndian.AppendUint32(head, uint32(len(text))) //nolint:gosec // at most MaxHeader
+	head = binary.BigEndian.AppendUint32(head, uint32(len(text)))
 	if _, err := all.Write(append(head, text...)); err != nil {
 		return fmt.Errorf("write the backup: %w", err)
 	}

@@ -86,7 +86,7 @@ func (n *Node) Backup(ctx context.Context, w io.Writer) (err error) {
 
 // untilDone is a writer that fails when its context ends.
 type untilDone struct {
-	ctx context.Context //nolint:containedctx // of one call
+	ctx context.Context // of one call
 	w   io.Writer
 }
 

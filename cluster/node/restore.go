@@ -104,7 +104,7 @@ func Restore(ctx context.Context, opts OfflineOptions, r io.Reader) (out Restore
 
 // untilEnd is a reader that fails when its context ends.
 type untilEnd struct {
-	ctx context.Context //nolint:containedctx // of one call
+	ctx context.Context // of one call
 	r   io.Reader
 }
 
