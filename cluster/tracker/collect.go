@@ -18,6 +18,10 @@ const (
 	collectCatchUp  = 2 * time.Second       // time in which the node may catch up with the cluster first
 )
 
+// collectLeases is the time after its beginning in which Collect waits for the end of leases. The holders
+// of a put hear of its outcome a moment later, and a client may have deleted the content already.
+const collectLeases = 2 * time.Second
+
 // Kept is a number of roots that stay on this node although the state does not want them here.
 type Kept struct{ Roots, Bytes uint64 }
 
@@ -148,7 +152,8 @@ func (t *Tracker) straysHere(ctx context.Context) (all []state.RootKey, more boo
 
 // awaitDrops waits until roots are dropped, and counts them and those that stay.
 func (t *Tracker) awaitDrops(ctx context.Context, all []state.RootKey, c *Collected) error {
-	progress := time.Now()
+	begin := time.Now()
+	progress := begin
 	for _, k := range all {
 		for {
 			_, bytes, _, there, err := t.opts.Blocks.Reference(ctx, Reference(k))
@@ -159,6 +164,14 @@ func (t *Tracker) awaitDrops(ctx context.Context, all []state.RootKey, c *Collec
 				c.Dropped++
 				progress = time.Now()
 				break
+			}
+			leased := t.leases.keptFor(k) == ForLease
+			if leased && time.Since(begin) < collectLeases {
+				if !backoff.Wait(ctx, collectPoll) {
+					return ctx.Err()
+				}
+				progress = time.Now()
+				continue
 			}
 			stays, err := t.stays(ctx, k, bytes, c)
 			if err != nil {

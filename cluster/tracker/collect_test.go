@@ -34,7 +34,7 @@ func TestCollectDropsAtOnceWhatNothingProtects(t *testing.T) {
 		if err != nil || c != (Collected{Dropped: 2, Leased: one, Read: one, Last: one}) {
 			t.Errorf("%+v, %v", c, err)
 		}
-		if took := time.Since(began); took > time.Second {
+		if took := time.Since(began); took > collectLeases+time.Second {
 			t.Errorf("it took %s", took)
 		}
 		w.wantNothingHere(2)
@@ -51,6 +51,26 @@ func TestCollectDropsAtOnceWhatNothingProtects(t *testing.T) {
 		for _, n := range []int{1, 3, 4} {
 			w.wantNothingHere(n)
 		}
+	})
+}
+
+// Collect waits for a lease that is about to end, as that of a put whose outcome has not been told yet.
+func TestCollectWaitsForALeaseThatEnds(t *testing.T) {
+	leased(t, func(w *world, g *Leases) {
+		w.limits.Audit = 1000 * time.Hour
+		g.Fenced()
+		w.start()
+		defer w.stop()
+		w.pass(time.Minute)
+		if err := g.Begin(context.Background(), key(1)); err != nil {
+			t.Fatal(err)
+		}
+		w.seal(1)
+		time.AfterFunc(collectLeases/4, func() { g.End(key(1)) })
+		if c, err := w.tracker.Collect(context.Background()); err != nil || c != (Collected{Dropped: 1}) {
+			t.Errorf("%+v, %v", c, err)
+		}
+		w.wantNothingHere(1)
 	})
 }
 
