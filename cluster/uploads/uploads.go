@@ -22,13 +22,14 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Limits of uploads. One upload holds up to 16 MiB of memory.
+// Limits of uploads. One upload holds about 4 MiB of memory.
 const (
 	// mostAtOnce is the number of uploads that a node stores at a time, and mostOfAccount the number
-	// for one account. Others wait for queueTimeout, at most mostWaiting of them.
-	mostAtOnce    = 4
-	mostOfAccount = 2
-	mostWaiting   = 64
+	// for one account, so that clients of one account that send slowly leave room for others. Of each
+	// account, mostWaiting more wait for queueTimeout.
+	mostAtOnce    = 32
+	mostOfAccount = 4
+	mostWaiting   = 32
 	queueTimeout  = 30 * time.Second
 	// pinTimeout is how long the pins of an upload may take.
 	pinTimeout = 7 * time.Second
@@ -61,9 +62,8 @@ type Uploads struct {
 	pins    Pins
 	all     *semaphore.Weighted
 
-	// mu guards waiting and accounts.
+	// mu guards accounts.
 	mu       sync.Mutex
-	waiting  int
 	accounts map[state.AccountID]*line
 }
 
@@ -233,9 +233,6 @@ func (u *Uploads) enter(ctx context.Context, account state.AccountID) (leave fun
 			l.Release(1)
 		}
 	}
-	u.mu.Lock()
-	u.waiting--
-	u.mu.Unlock()
 	if err == nil {
 		return func() { u.all.Release(1); l.Release(1); u.leave(account, l) }, nil
 	}
@@ -246,17 +243,16 @@ func (u *Uploads) enter(ctx context.Context, account state.AccountID) (leave fun
 	return nil, errBusy
 }
 
-var errBusy = state.Errorf(state.CodeLimited, "too many uploads at once")
+var errBusy = state.Errorf(state.CodeLimited, "too many uploads at once: send fewer at a time")
 
-// join adds a waiting upload of an account, or returns nil if too many wait.
+// join adds an upload of an account, or returns nil if too many wait.
 func (u *Uploads) join(account state.AccountID) *line {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.waiting >= mostWaiting {
+	l := u.accounts[account]
+	if l != nil && l.users >= mostOfAccount+mostWaiting {
 		return nil
 	}
-	u.waiting++
-	l := u.accounts[account]
 	if l == nil {
 		l = &line{Weighted: semaphore.NewWeighted(mostOfAccount)}
 		u.accounts[account] = l

@@ -16,7 +16,7 @@ import (
 
 const (
 	// importBatch is the number of bytes that put gets at a time.
-	importBatch = 8 << 20
+	importBatch = 2 << 20
 	// importBatchBlocks bounds the blocks of a batch, for content of tiny blocks.
 	importBatchBlocks = 256
 	// headBytes is the number of bytes of a chunk that are read before memory for the chunk is
