@@ -94,7 +94,7 @@ type Content struct {
 type lease struct {
 	running bool // the import is in progress
 	roots   []state.RootKey
-	expires time.Time
+	expires time.Time // how long the lease lasts while no pin of its content is in progress
 }
 
 // New returns a Content. Its method Run removes leases that have ended.
@@ -134,13 +134,14 @@ func (c *Content) leased(run func(reference string) (roots []cid.Cid, size uint6
 		c.hold(reference, lease{}, false) // an expired lease: Sweep drops it
 		return fmt.Errorf("import: %w", err)
 	}
+	l := lease{expires: c.opts.Now().Add(LeaseTTL)}
 	if pin != nil {
 		if err := pin(roots, size); err != nil {
 			c.hold(reference, lease{}, false)
 			return err
 		}
+		l.expires = time.Time{} // if the pin is deleted or fails, nobody else will pin the content
 	}
-	l := lease{expires: c.opts.Now().Add(LeaseTTL)}
 	for _, root := range roots {
 		l.roots = append(l.roots, state.RootOf(root))
 	}

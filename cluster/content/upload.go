@@ -17,7 +17,8 @@ type NextFile func() (path string, content io.Reader, err error)
 type Pin func(roots []cid.Cid, size uint64) error
 
 // AddPinned imports a file as Add does, and then calls pin. If pin fails, AddPinned returns its error
-// and the blocks are no longer protected.
+// and the blocks are no longer protected. Otherwise they are protected while the pin is in progress: if it
+// is deleted or fails, they are deleted soon.
 func (c *Content) AddPinned(ctx context.Context, r io.Reader, as Layout, pin Pin) (done Imported, err error) {
 	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
 		done, err = c.opts.Store.Import(ctx, reference, r, as)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/holdfast-ipfs/holdfast/cluster/clustertest"
+	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/ipfs/go-cid"
 )
 
@@ -21,8 +23,9 @@ func named(paths ...string) NextFile {
 	}
 }
 
-// An import that pins what it has stored protects it until it has pinned it. If that fails, the blocks are dropped and
-// the import fails. A folder with one entry is left out.
+// An import that pins what it has stored protects it while the pin is in progress. If the pin cannot be made, the blocks
+// are dropped and the import fails. If it is deleted before its content is on other nodes, the blocks are dropped too, so
+// that nobody fills the disk with them. A folder with one entry is left out.
 func TestAnImportPinsWhatItHasStored(t *testing.T) {
 	refused := errors.New("refused")
 	for name, run := range map[string]func(w *world, pin Pin) (Imported, error){
@@ -56,6 +59,9 @@ func TestAnImportPinsWhatItHasStored(t *testing.T) {
 				if len(w.store.references) != 1 {
 					t.Errorf("%s: not protected while it is pinned", name)
 				}
+				if fail == nil {
+					w.state.Apply(t, &state.CreatePin{Pin: state.Pin{ID: "1", Account: clustertest.Operator, Created: 1, CID: roots[0].String()}, Nodes: []state.NodeID{"a"}})
+				}
 				return fail
 			})
 			if !errors.Is(err, fail) || len(pinned) == 0 || pinned[0].String() != want {
@@ -67,6 +73,11 @@ func TestAnImportPinsWhatItHasStored(t *testing.T) {
 			w.Sweep(t.Context())
 			if (len(w.store.references) == 1) != (fail == nil) {
 				t.Errorf("%s: %v are protected after %v", name, w.store.references, err)
+			}
+			w.unpin(t)
+			w.Sweep(t.Context())
+			if len(w.store.references) > 0 {
+				t.Errorf("%s: %v are protected after the pin was deleted", name, w.store.references)
 			}
 		}
 	}
