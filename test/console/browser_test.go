@@ -179,17 +179,23 @@ func (p *tab) note(what string) {
 	p.trouble = append(p.trouble, what)
 }
 
-// do runs steps, which have to be done within stepTimeout.
+// do runs steps, which have to be done within stepTimeout. One step is tried again if a live page replaces its element
+// meanwhile.
 func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
 	defer cancel()
-	if err := chromedp.Do(ctx, steps...); err != nil {
+	err := chromedp.Do(ctx, steps...)
+	for try := 1; len(steps) == 1 && err != nil && elementGone(err) && try < stepTries; try++ {
+		err = chromedp.Do(ctx, steps...)
+	}
+	if err != nil {
 		p.t.Fatalf("%v; the page is %s", err, p.what())
 	}
 }
 
-// ask runs a step that has an answer. A page that is being left may give none: then the next page is asked.
+// ask runs a step that has an answer. A page that is being left may give none: then the next page is asked. The same holds
+// for an element that a live page has just replaced.
 func ask[T any](p *tab, step chromedp.Action[T]) (answer T) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, stepTimeout)
@@ -197,7 +203,7 @@ func ask[T any](p *tab, step chromedp.Action[T]) (answer T) {
 	var err error
 	_ = harness.Poll(ctx, 50*time.Millisecond, func() (bool, error) { // err says more than the end of ctx
 		answer, err = chromedp.Run(ctx, step)
-		return err == nil || !pageLeft(err), err
+		return err == nil || !pageLeft(err) && !elementGone(err), err
 	})
 	if err != nil {
 		p.t.Fatalf("%v; the page is %s", err, p.what())
@@ -209,6 +215,12 @@ func ask[T any](p *tab, step chromedp.Action[T]) (answer T) {
 // Chromium's DevTools protocol, which has one code for them and for much else.
 func pageLeft(err error) bool {
 	return strings.Contains(err.Error(), "Inspected target navigated") || strings.Contains(err.Error(), "Cannot find default execution context")
+}
+
+// elementGone reports whether a step failed because the page replaced its element after Chromium had found it. The texts
+// are those of Chromium's DevTools protocol.
+func elementGone(err error) bool {
+	return strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "No node with given id")
 }
 
 // requests are what the tab has sent.
@@ -260,8 +272,8 @@ func (p *tab) enter(field, value string) {
 	p.do(chromedp.SendKeys(chromedp.CSS(field), value))
 }
 
-// clickTries is how often a click is tried again whose element a live page has just replaced or moved.
-const clickTries = 5
+// stepTries is how often a step is tried whose element a live page has just replaced or moved.
+const stepTries = 5
 
 // watchClick has the page remember at the next click whether it met the element that an XPath expression finds. A live
 // page may have moved the element after Chromium was told where to click. A click that misses has no effect.
@@ -294,8 +306,7 @@ func (p *tab) click(xpath string) {
 		if err != nil && pageLeft(err) || err == nil && (p.plain || !ask(p, chromedp.Evaluate[bool]("!!window.clickMissed"))) {
 			return
 		}
-		gone := err == nil || strings.Contains(err.Error(), "Could not find node") || strings.Contains(err.Error(), "No node with given id")
-		if try == clickTries || !gone {
+		if try == stepTries || err != nil && !elementGone(err) {
 			p.t.Fatalf("a click on %s: %v; the page is %s", xpath, err, p.what())
 		}
 	}
