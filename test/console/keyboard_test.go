@@ -87,6 +87,7 @@ func TestTheKeyboardAlone(t *testing.T) {
 	p := b.open(t, c.Followers()[0].ConsoleURL())
 	p.visit(link)
 	p.shows("Set up this cluster")
+	p.holds(`document.activeElement.name === "email"`) // Chromium sets the focus of a page when it draws it
 	p.keys(founder, "\t", password, "\t", password, "\r")
 	p.shows("Recent pins")
 	p.tabTo("Skip to content")
@@ -144,6 +145,7 @@ func TestTheKeyboardUploadsAndOpensAShare(t *testing.T) {
 	p := b.open(t, c.Nodes[0].ConsoleURL())
 	p.visit("/buckets/albums")
 	p.shows("Password")
+	p.holds(`document.activeElement.name === "email"`)
 	p.keys(email, "\t", password, "\r")
 	p.shows("Object key begins with")
 	file := write(t, t.TempDir(), "hello.txt", []byte("hello"))
