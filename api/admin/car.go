@@ -27,9 +27,6 @@ type CARs interface {
 	ExportCARFor(ctx context.Context, w io.Writer, account state.AccountID, text string) error
 }
 
-// carType is the media type of a CAR, as IANA has registered it.
-const carType = "application/vnd.ipld.car"
-
 // CAR is the answer to the import of a CAR file.
 type CAR struct {
 	Roots  []string `json:"roots"`  // CIDs of the distinct roots, in the order of the header
@@ -72,7 +69,7 @@ func (p *operator) exportCAR(w http.ResponseWriter, r *http.Request) error {
 	}
 	cid := r.PathValue("cid")
 	body := &stream{w: w, header: func(h http.Header) {
-		h.Set("Content-Type", carType)
+		h.Set("Content-Type", web.CARType)
 		h.Set("X-Holdfast-Cid", url.PathEscape(cid))
 	}}
 	if query.Has("user") {

@@ -144,16 +144,26 @@ func (d *filesData) fail(name, reason string) {
 // failedFile is a file that was not stored, and why.
 type failedFile struct{ Name, Reason string }
 
-// uploadFiles serves POST /buckets/{bucket}/files, a multipart/form-data form with the form token
-// and files. The key of each file is the query parameter prefix followed by the name of the file.
-func (s *surface) uploadFiles(c *call) error {
+// filesForm returns the form with files in the body, behind its first field, which is the form token, and
+// the reader of the connection below it.
+func (c *call) filesForm() (*web.FilesForm, *web.Patient, error) {
 	wire := c.body()
 	form, err := web.NewFilesForm(c.r.Header, wire, errFiles)
 	if err != nil {
-		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "files are sent as multipart/form-data")
+		return nil, nil, web.Errorf(http.StatusForbidden, "FORBIDDEN", "files are sent as multipart/form-data")
 	}
 	if token, err := form.Field(tokenField); err != nil || !c.isToken(token) {
-		return errForm
+		return nil, nil, errForm
+	}
+	return form, wire, nil
+}
+
+// uploadFiles serves POST /buckets/{bucket}/files, a multipart/form-data form with the form token
+// and files. The key of each file is the query parameter prefix followed by the name of the file.
+func (s *surface) uploadFiles(c *call) error {
+	form, wire, err := c.filesForm()
+	if err != nil {
+		return err
 	}
 	// It is in the query: a form changes the ends of lines.
 	prefix := c.r.URL.Query().Get("prefix")

@@ -22,13 +22,9 @@ type uploadForm struct {
 // content, a name for the pin, and files. It stores and pins the files, or the DAGs in a CAR, and
 // redirects to the page of the pin, or to the list if a CAR has several roots.
 func (s *surface) uploadPins(c *call) error {
-	wire := c.body()
-	form, err := web.NewFilesForm(c.r.Header, wire, errFiles)
+	form, wire, err := c.filesForm()
 	if err != nil {
-		return web.Errorf(http.StatusForbidden, "FORBIDDEN", "files are sent as multipart/form-data")
-	}
-	if token, err := form.Field(tokenField); err != nil || !c.isToken(token) {
-		return errForm
+		return err
 	}
 	kind, err := form.Field("kind")
 	if err != nil {

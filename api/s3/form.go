@@ -42,7 +42,7 @@ type form struct {
 	names    []string          // lower-case names of fields, in order
 	filename string            // name of the file, without folders
 
-	in   *metered
+	in   *web.Metered
 	read *multipart.Reader
 	file *multipart.Part
 	wire *web.Patient // reader of the connection
@@ -55,22 +55,6 @@ var errEnd = errors.New("the form has no end")
 type theEnd struct{}
 
 func (theEnd) Read([]byte) (int, error) { return 0, errEnd }
-
-// metered is a reader that returns the error over after left bytes.
-type metered struct {
-	r    io.Reader
-	left int64
-	over error
-}
-
-func (m *metered) Read(p []byte) (int, error) {
-	if m.left <= 0 {
-		return 0, m.over
-	}
-	n, err := m.r.Read(p[:min(int64(len(p)), m.left)])
-	m.left -= int64(n)
-	return n, err
-}
 
 // isForm reports whether a request is an upload form, whose fields may contain the credentials.
 func (s *surface) isForm(r *request) bool {
@@ -106,7 +90,7 @@ func (s *surface) readForm(w http.ResponseWriter, r *request) (*form, error) {
 	wire := s.patient(w, r, time.Now().Add(smallTimeout))
 	f := &form{fields: map[string]string{}, wire: wire}
 	body := bufio.NewReaderSize(r.caller.framing.Body(wire), formBuffer)
-	f.in = &metered{io.MultiReader(body, strings.NewReader("\r\n"), theEnd{}), maxFormHead, tooManyFields()}
+	f.in = &web.Metered{R: io.MultiReader(body, strings.NewReader("\r\n"), theEnd{}), Left: maxFormHead, Over: tooManyFields()}
 	f.read = multipart.NewReader(f.in, boundary)
 	if err := f.head(); err != nil {
 		return nil, formError(err)
@@ -213,7 +197,7 @@ func formError(err error) error {
 // finish reads the rest of the form after the file and verifies that the form is complete. It
 // ignores further fields, because a page has its submit button at the end.
 func (f *form) finish() error {
-	f.in.left, f.in.over = maxFormTail, errorf(MalformedPOSTRequest, "more than %d bytes follow the file", maxFormTail)
+	f.in.Left, f.in.Over = maxFormTail, errorf(MalformedPOSTRequest, "more than %d bytes follow the file", maxFormTail)
 	for {
 		part, err := f.read.NextRawPart()
 		if err == io.EOF { //nolint:errorlint // as in head
@@ -250,7 +234,7 @@ func (f *formFile) Read(p []byte) (int, error) {
 	if f.err != nil {
 		return 0, f.err
 	}
-	f.form.in.left = web.WriteBuffer + formBuffer // limit of a single read
+	f.form.in.Left = web.WriteBuffer + formBuffer // limit of a single read
 	n, err := f.form.file.Read(p[:min(len(p), web.WriteBuffer)])
 	f.size += int64(n)
 	switch {

@@ -16,9 +16,6 @@ import (
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
 
-// carType is the media type of a CAR, as IANA has registered it.
-const carType = "application/vnd.ipld.car"
-
 // Errors for a body that a client does not send completely or too slowly.
 var (
 	errCut   = web.BadRequest("the body could not be read to its end")
@@ -27,12 +24,12 @@ var (
 
 // uploadBody is the answer to an upload.
 type uploadBody struct {
-	Pins []any  `json:"pins"` // one for each root, as in the answer to POST /pins
-	Size uint64 `json:"size"` // of the files or, for a CAR, of its blocks, in bytes
+	Pins []pinBody `json:"pins"` // one for each root, as in the answer to POST /pins
+	Size uint64    `json:"size"` // of the files or, for a CAR, of its blocks, in bytes
 }
 
 // upload answers POST /pins/upload: it stores the body on this node and pins it. A body of the type
-// multipart/form-data is a folder of its files, or one file; a body of carType is a CAR; any other body
+// multipart/form-data is a folder of its files, or one file; a body of web.CARType is a CAR; any other body
 // is one file. When it has answered, the pins are durable, and the content on this node; the content is
 // on enough nodes when the pin is pinned.
 func (s *surface) upload(c *call) error {
@@ -59,7 +56,7 @@ func (s *surface) upload(c *call) error {
 			path, file, err := form.File()
 			return path, sent{file}, err //nolint:wrapcheck // io.EOF, or an answer to the client
 		})
-	case carType:
+	case web.CARType:
 		if c.query.Has("hash") || c.query.Has("cid_version") {
 			return web.BadRequest("a CAR has its own hashes: hash and cid_version are for files")
 		}

@@ -616,10 +616,7 @@ func (n *Node) Close() error {
 	if n.volumes != nil { // first: what waits for room has to end
 		errs = append(errs, n.volumes.Close())
 	}
-	for i := len(n.closers) - 1; i >= 0; i-- {
-		errs = append(errs, n.closers[i].Close())
-	}
-	n.closers = nil
+	errs = append(errs, closeAll(&n.closers))
 	flush(n.logger)
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus"
@@ -61,12 +62,15 @@ func openStopped(f folder, logger *slog.Logger) (r *replica, err error) {
 }
 
 // Close closes the copy of the state.
-func (r *replica) Close() error {
+func (r *replica) Close() error { return closeAll(&r.closers) }
+
+// closeAll closes what was opened, the last first, and empties the list.
+func closeAll(opened *[]io.Closer) error {
 	var errs []error
-	for i := len(r.closers) - 1; i >= 0; i-- {
-		errs = append(errs, r.closers[i].Close())
+	for _, c := range slices.Backward(*opened) {
+		errs = append(errs, c.Close())
 	}
-	r.closers = nil
+	*opened = nil
 	return errors.Join(errs...)
 }
 

@@ -102,17 +102,23 @@ func TestProgressAnswersNobodyWhoAsksBadly(t *testing.T) {
 			return tracker.Seen{}, false
 		}}
 		for _, text := range []string{"\n", "x\n", strings.Repeat("b", maxProgress+1), progressCID} {
-			near, far := net.Pipe()
-			var done sync.WaitGroup
-			done.Go(func() {
-				defer far.Close()
-				p.answer(t.Context(), far)
-			})
-			_, _ = io.WriteString(near, text) // it may hang up before the end
-			if data, err := io.ReadAll(near); len(data) > 0 {
-				t.Errorf("%.20q: %q %v", text, data, err)
-			}
-			done.Wait()
+			getsNoAnswer(t, text, func(far net.Conn) { p.answer(t.Context(), far) })
 		}
 	})
+}
+
+// getsNoAnswer promises that a node that answers a stream sends nothing for a text and closes the stream.
+func getsNoAnswer(t *testing.T, text string, answer func(far net.Conn)) {
+	t.Helper()
+	near, far := net.Pipe()
+	var done sync.WaitGroup
+	done.Go(func() {
+		defer far.Close()
+		answer(far)
+	})
+	_, _ = io.WriteString(near, text) // it may hang up before the end
+	if data, err := io.ReadAll(near); len(data) > 0 {
+		t.Errorf("%.20q: %q %v", text, data, err)
+	}
+	done.Wait()
 }

@@ -144,11 +144,4 @@ func (s *Survivor) Recover() (out Recovered, err error) {
 }
 
 // Close closes the folder.
-func (s *Survivor) Close() error {
-	var errs []error
-	for i := len(s.closers) - 1; i >= 0; i-- {
-		errs = append(errs, s.closers[i].Close())
-	}
-	s.closers = nil
-	return errors.Join(errs...)
-}
+func (s *Survivor) Close() error { return closeAll(&s.closers) }

@@ -118,17 +118,7 @@ func TestQuestionsAboutBlocksThatAreBadGetNoAnswer(t *testing.T) {
 				}
 				return true, errors.New("the disk is gone")
 			}}
-			near, far := net.Pipe()
-			var done sync.WaitGroup
-			done.Go(func() {
-				defer far.Close()
-				v.answer(t.Context(), far)
-			})
-			_, _ = io.WriteString(near, text) // it may hang up before the end
-			if data, err := io.ReadAll(near); len(data) > 0 {
-				t.Errorf("%.20q: %q %v", text, data, err)
-			}
-			done.Wait()
+			getsNoAnswer(t, text, func(far net.Conn) { v.answer(t.Context(), far) })
 		}
 	})
 }

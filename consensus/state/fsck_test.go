@@ -38,7 +38,8 @@ func (m *machine) wantSound() {
 	}
 }
 
-// tablesOf returns the first byte of the keys of every table, by the constants of this package.
+// tablesOf returns the first byte of the keys of every table, by the constants of this package. It fails the test for two
+// tables with the same byte.
 func tablesOf(t *testing.T) map[byte]string {
 	t.Helper()
 	files, err := filepath.Glob("*.go")
@@ -60,6 +61,9 @@ func tablesOf(t *testing.T) map[byte]string {
 				text, err := strconv.Unquote(value.Value)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if other := tables[text[0]]; other != "" {
+					t.Errorf("%s and %s are both %s", spec.Names[0].Name, other, value.Value)
 				}
 				tables[text[0]] = spec.Names[0].Name
 			}

@@ -35,15 +35,22 @@ func (v *newestPin) end(c *fsck) error {
 	return nil
 }
 
-// pins checks a row of the table of pins.
-func (c *fsck) pins() error {
-	rest := []byte(c.k[1:])
+// accountAndRest returns the account with which the key of the row begins, and what follows. ok is false
+// if it begins otherwise or nothing follows, which is then told.
+func (c *fsck) accountAndRest() (account AccountID, rest []byte, ok bool) {
+	rest = []byte(c.k[1:])
 	var err error
-	account := takePart[AccountID](&rest, &err)
+	account = takePart[AccountID](&rest, &err)
 	if err == nil && len(rest) == 0 {
 		err = fmt.Errorf("short key")
 	}
-	if !c.parsed(err) {
+	return account, rest, c.parsed(err)
+}
+
+// pins checks a row of the table of pins.
+func (c *fsck) pins() error {
+	account, rest, ok := c.accountAndRest()
+	if !ok {
 		return nil
 	}
 	switch rest[0] {
@@ -180,13 +187,8 @@ type lastChunk struct {
 
 // packedPins checks a row of the packed names and pairs.
 func (c *fsck) packedPins() error {
-	rest := []byte(c.k[1:])
-	var err error
-	account := takePart[AccountID](&rest, &err)
-	if err == nil && len(rest) == 0 {
-		err = fmt.Errorf("short key")
-	}
-	if !c.parsed(err) {
+	account, rest, ok := c.accountAndRest()
+	if !ok {
 		return nil
 	}
 	if err := c.owner(account); err != nil {

@@ -160,22 +160,35 @@ type chargedTo struct {
 	root    RootKey
 }
 
+// rootAndAccount returns the root and the account with which the key of the row begins. ok is false if
+// it begins otherwise, which is then told.
+func (c *fsck) rootAndAccount() (k RootKey, a AccountID, ok bool) {
+	rest := []byte(c.k[1:])
+	var err error
+	k = takePart[RootKey](&rest, &err)
+	a = takePart[AccountID](&rest, &err)
+	return k, a, c.parsed(err)
+}
+
+// chargedBefore returns whether the row before in this table was of the same account and root.
+func (c *fsck) chargedBefore(k RootKey, a AccountID) bool {
+	to := chargedTo{c.k[0], a, k}
+	before := c.charged == to
+	c.charged = to
+	return before
+}
+
 // attached checks a row by which a pin is attached to a root.
 func (c *fsck) attached() error {
 	c.stored()
-	rest := []byte(c.k[1:])
-	var err error
-	k := takePart[RootKey](&rest, &err)
-	a := takePart[AccountID](&rest, &err)
-	if !c.parsed(err) {
+	k, a, ok := c.rootAndAccount()
+	if !ok {
 		return nil
 	}
 	c.counts(rootKey(k), refsOfRoot, 1)
-	to := chargedTo{c.k[0], a, k}
-	if c.charged == to {
+	if c.chargedBefore(k, a) {
 		return nil
 	}
-	c.charged = to
 	f, err := c.rootOf(k)
 	if err != nil || f.record == nil || f.record.Status != Pinned || f.settling {
 		return err
@@ -211,22 +224,17 @@ func (c *fsck) charges(a AccountID, r *Root) error {
 // link checks the reference of a version or part to its root.
 func (c *fsck) link() error {
 	c.stored()
-	rest := []byte(c.k[1:])
-	var err error
-	k := takePart[RootKey](&rest, &err)
-	a := takePart[AccountID](&rest, &err)
-	if !c.parsed(err) {
+	k, a, ok := c.rootAndAccount()
+	if !ok {
 		return nil
 	}
 	c.counts(rootKey(k), linksOfRoot, 1)
 	if isPublic(c.v) {
 		c.counts(rootKey(k), publicOfRoot, 1)
 	}
-	to := chargedTo{c.k[0], a, k}
-	if c.charged == to {
+	if c.chargedBefore(k, a) {
 		return nil
 	}
-	c.charged = to
 	f, err := c.rootOf(k)
 	if err != nil || f.record == nil {
 		return err

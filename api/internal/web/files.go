@@ -10,6 +10,9 @@ import (
 	"strings"
 )
 
+// CARType is the media type of a CAR, as IANA has registered it.
+const CARType = "application/vnd.ipld.car"
+
 // maxPartHead is the maximum number of bytes of a form field, and of the header of a file in a form.
 const maxPartHead = 64 << 10
 
@@ -20,7 +23,7 @@ var errNoForm = errors.New("the body is not multipart/form-data")
 // other. It bounds the sizes of fields and of the headers of files, but not those of files.
 type FilesForm struct {
 	parts  *multipart.Reader
-	in     *metered
+	in     *Metered
 	broken error
 }
 
@@ -31,13 +34,13 @@ func NewFilesForm(header http.Header, body io.Reader, broken error) (*FilesForm,
 	if err != nil || kind != "multipart/form-data" || parameters["boundary"] == "" {
 		return nil, errNoForm
 	}
-	in := &metered{r: body, broken: broken}
+	in := &Metered{R: body, Over: broken}
 	return &FilesForm{multipart.NewReader(in, parameters["boundary"]), in, broken}, nil
 }
 
 // Field returns the value of the next field, which must have this name.
 func (f *FilesForm) Field(name string) (string, error) {
-	f.in.left = maxPartHead
+	f.in.Left = maxPartHead
 	part, err := f.parts.NextRawPart()
 	if err != nil || part.FormName() != name {
 		return "", f.broken
@@ -53,7 +56,7 @@ func (f *FilesForm) Field(name string) (string, error) {
 // returns io.EOF. It skips fields in which no file was chosen.
 func (f *FilesForm) File() (name string, part *multipart.Part, err error) {
 	for {
-		f.in.left = maxPartHead
+		f.in.Left = maxPartHead
 		part, err := f.parts.NextRawPart()
 		if errors.Is(err, io.EOF) {
 			return "", nil, io.EOF
@@ -67,7 +70,7 @@ func (f *FilesForm) File() (name string, part *multipart.Part, err error) {
 			return "the next file", nil, f.broken
 		}
 		if name := strings.TrimPrefix(fileName.Replace(parameters["filename"]), "/"); name != "" {
-			f.in.left = unmetered
+			f.in.Left = unmetered
 			return name, part, nil
 		}
 		if _, err := io.Copy(io.Discard, part); err != nil {
@@ -78,7 +81,7 @@ func (f *FilesForm) File() (name string, part *multipart.Part, err error) {
 
 // Skip discards the rest of a file, up to most bytes.
 func (f *FilesForm) Skip(part *multipart.Part, most int64) error {
-	f.in.left = most
+	f.in.Left = most
 	if _, err := io.Copy(io.Discard, part); err != nil {
 		return fmt.Errorf("skip file: %w", err)
 	}
@@ -89,23 +92,23 @@ func (f *FilesForm) Skip(part *multipart.Part, most int64) error {
 // (HTML Living Standard, "multipart form data").
 var fileName = strings.NewReplacer("%22", `"`, "%0D", "\r", "%0A", "\n")
 
-// unmetered is the limit of metered while the content of a file is read, which is limited
+// unmetered is the limit of Metered while the content of a file is read, which is limited
 // elsewhere.
 const unmetered = 1 << 62
 
-// metered is a reader that fails after left bytes.
-type metered struct {
-	r      io.Reader
-	left   int64
-	broken error
+// Metered is a reader that returns the error Over after Left bytes.
+type Metered struct {
+	R    io.Reader
+	Left int64
+	Over error
 }
 
 // Read implements io.Reader.
-func (m *metered) Read(p []byte) (int, error) {
-	if m.left <= 0 {
-		return 0, m.broken
+func (m *Metered) Read(p []byte) (int, error) {
+	if m.Left <= 0 {
+		return 0, m.Over
 	}
-	n, err := m.r.Read(p[:min(int64(len(p)), m.left)])
-	m.left -= int64(n)
+	n, err := m.R.Read(p[:min(int64(len(p)), m.Left)])
+	m.Left -= int64(n)
 	return n, err
 }
