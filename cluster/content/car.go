@@ -21,12 +21,8 @@ type CAR struct {
 //
 // Errors: state.ErrInvalid for a bad CAR, and for one with a root whose DAG is not complete in the
 // cluster; state.ErrLimited if maxLeases imports are not pinned yet.
-func (c *Content) ImportCAR(ctx context.Context, r io.Reader) (car CAR, err error) {
-	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
-		car, err = c.opts.Store.ImportCAR(ctx, reference, r)
-		return car.Roots, car.Bytes, err
-	}, nil)
-	return car, err
+func (c *Content) ImportCAR(ctx context.Context, r io.Reader) (CAR, error) {
+	return c.ImportCARPinned(ctx, r, nil)
 }
 
 // ExportCAR writes the DAG with the CID text to w as a CARv1, from this node or another member, for

@@ -106,16 +106,16 @@ func New(opts Options) *Content {
 // durable on this node. They are protected until a pin of the root is pinned, or for LeaseTTL if
 // there is no pin. Add returns state.ErrLimited if maxLeases imports are not pinned yet.
 func (c *Content) Add(ctx context.Context, r io.Reader, as Layout) (root cid.Cid, size uint64, err error) {
-	done, err := c.add(func(reference string) (Imported, error) { return c.opts.Store.Import(ctx, reference, r, as) })
+	done, err := c.AddPinned(ctx, r, as, nil)
 	return done.Root, done.Size, err
 }
 
-// add runs an import of one root with a lease.
-func (c *Content) add(run func(reference string) (Imported, error)) (done Imported, err error) {
+// add runs an import of one root with a lease, and pins the root as leased does.
+func (c *Content) add(run func(reference string) (Imported, error), pin Pin) (done Imported, err error) {
 	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
 		done, err = run(reference)
 		return []cid.Cid{done.Root}, done.Size, err
-	}, nil)
+	}, pin)
 	if err != nil {
 		return Imported{}, err
 	}

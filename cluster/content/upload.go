@@ -16,29 +16,24 @@ type NextFile func() (path string, content io.Reader, err error)
 // in bytes.
 type Pin func(roots []cid.Cid, size uint64) error
 
-// AddPinned imports a file as Add does, and then calls pin. If pin fails, AddPinned returns its error
+// AddPinned imports a file as Add does, and then calls pin, which may be nil. If pin fails, AddPinned returns its error
 // and the blocks are no longer protected. Otherwise they are protected while the pin is in progress: if it
 // is deleted or fails, they are deleted soon.
-func (c *Content) AddPinned(ctx context.Context, r io.Reader, as Layout, pin Pin) (done Imported, err error) {
-	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
-		done, err = c.opts.Store.Import(ctx, reference, r, as)
-		return []cid.Cid{done.Root}, done.Size, err
-	}, pin)
-	return done, err
+func (c *Content) AddPinned(ctx context.Context, r io.Reader, as Layout, pin Pin) (Imported, error) {
+	return c.add(func(reference string) (Imported, error) { return c.opts.Store.Import(ctx, reference, r, as) }, pin)
 }
 
 // AddFilesPinned does the same as AddPinned for files, which become a folder. A folder that would have
 // one entry is left out: its entry, a file or a folder, is the root. It returns state.ErrInvalid for a
 // path that cannot be in a folder.
-func (c *Content) AddFilesPinned(ctx context.Context, next NextFile, as Layout, pin Pin) (done Imported, err error) {
-	err = c.leased(func(reference string) ([]cid.Cid, uint64, error) {
-		done, err = c.opts.Store.ImportFiles(ctx, reference, next, as)
+func (c *Content) AddFilesPinned(ctx context.Context, next NextFile, as Layout, pin Pin) (Imported, error) {
+	return c.add(func(reference string) (Imported, error) {
+		done, err := c.opts.Store.ImportFiles(ctx, reference, next, as)
 		if err == nil && len(done.Entries) == 1 {
 			done.Root = done.Entries[0].CID
 		}
-		return []cid.Cid{done.Root}, done.Size, err
+		return done, err
 	}, pin)
-	return done, err
 }
 
 // ImportCARPinned imports a CAR as ImportCAR does, and then calls pin, as AddPinned does.
