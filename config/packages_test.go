@@ -13,7 +13,7 @@ func TestPackagesNameSettingsThatExist(t *testing.T) {
 	for _, s := range Settings() {
 		known[s.Env] = true
 	}
-	for _, name := range []string{"holdfast.default", "holdfast.service", "postinstall.sh"} {
+	for _, name := range []string{"holdfast.default", "holdfast.service", "holdfast-backup.service", "postinstall.sh"} {
 		text, err := os.ReadFile(filepath.Join("..", "deploy", "packages", name))
 		if err != nil {
 			t.Fatal(err)

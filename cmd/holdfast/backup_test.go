@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,8 +31,13 @@ func (b *backedUp) Backup(context.Context) (io.ReadCloser, error) {
 
 func someBackup(t *testing.T) []byte {
 	t.Helper()
+	return backupOf(t, "c1", time.Date(2026, 11, 30, 1, 2, 3, 0, time.UTC))
+}
+
+func backupOf(t *testing.T, clusterID string, at time.Time) []byte {
+	t.Helper()
 	var b bytes.Buffer
-	h := &backup.Header{ClusterID: "c1", Index: 42, Time: time.Date(2026, 11, 30, 1, 2, 3, 0, time.UTC), StateHash: state.Hash{1}, Secret: []byte("s"), ArchiveBytes: 7}
+	h := &backup.Header{ClusterID: clusterID, Index: 42, Time: at, StateHash: state.Hash{1}, Secret: []byte("s"), ArchiveBytes: 7}
 	if err := backup.Write(&b, h, func(w io.Writer) error { _, err := io.WriteString(w, "archive"); return err }); err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +81,76 @@ func TestBackupReplacesAFileOnlyWhenItIsComplete(t *testing.T) {
 	}
 }
 
+// In a folder, backups have names of their own, and --keep deletes older ones of the same cluster and nothing else. A
+// backup that fails deletes nothing.
+func TestBackupsInAFolderAreKeptByNumber(t *testing.T) {
+	dir := t.TempDir()
+	files := func() (names []string) {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	others := []string{
+		".holdfast-backup.partial-2", "holdfast-c1-20260101T000000Z-7.backup.gz", "holdfast-c1-2026.backup", "holdfast-c1-20260101T000000Z.backup", "holdfast-c1-20260101T000000Z-x.backup",
+		"holdfast-c10-20260101T000000Z-7.backup", "holdfast-c2-20260101T000000Z-7.backup", "notes",
+	}
+	for _, name := range append([]string{".holdfast-backup.partial-1"}, others...) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := time.Now().Add(-partialAge - time.Minute)
+	if err := os.Chtimes(filepath.Join(dir, ".holdfast-backup.partial-1"), old, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "holdfast-c1-20250101T000000Z-7.backup"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	others = append(others, "holdfast-c1-20250101T000000Z-7.backup")
+	day := func(n int) time.Time { return time.Date(2026, 11, n, 1, 2, 3, 0, time.FixedZone("", 7200)) }
+	named := func(n int) string { return "holdfast-c1-202611" + day(n).UTC().Format("02") + "T230203Z-42.backup" }
+
+	for n := 11; n <= 13; n++ {
+		got := call(t, &backedUp{body: backupOf(t, "c1", day(n))}, "", "backup", dir)
+		if got.code != exitOK || !strings.Contains(got.out, "in "+filepath.Join(dir, named(n))+"\n") || strings.Contains(got.out, "deleted") {
+			t.Fatalf("%+v", got)
+		}
+	}
+	before := files()
+	if got := call(t, &backedUp{body: someBackup(t)[1:]}, "", "backup", dir, "--keep", "1"); got.code != exitFailure {
+		t.Errorf("%+v", got)
+	}
+	if now := files(); !slices.Equal(now, before) {
+		t.Errorf("after a backup that failed: %v, before %v", now, before)
+	}
+	got := call(t, &backedUp{body: backupOf(t, "c1", day(14))}, "", "backup", dir+"/", "--keep", "2", "--json")
+	var row writtenRow
+	if err := json.Unmarshal([]byte(got.out), &row); err != nil || got.code != exitOK || row.ClusterID != "c1" || row.File != filepath.Join(dir, named(14)) ||
+		!slices.Equal(row.Deleted, []string{filepath.Join(dir, named(12)), filepath.Join(dir, named(11))}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	want := slices.Sorted(slices.Values(append([]string{named(13), named(14)}, others...)))
+	if now := files(); !slices.Equal(now, want) {
+		t.Errorf("files %v, want %v", now, want)
+	}
+	// A clock that went backwards does not make the command delete what it has just written.
+	if got := call(t, &backedUp{body: backupOf(t, "c1", day(2))}, "", "backup", dir, "--keep", "1"); got.code != exitOK {
+		t.Errorf("%+v", got)
+	}
+	want = slices.Sorted(slices.Values(append([]string{named(2)}, others...)))
+	if now := files(); !slices.Equal(now, want) {
+		t.Errorf("files %v, want %v", now, want)
+	}
+	if got := call(t, &backedUp{body: backupOf(t, "../c", day(2))}, "", "backup", dir); got.code != exitFailure || !strings.Contains(got.errOut, "cannot be part of a file name") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // `restore` refuses what is no backup, and `recover` a folder that is not that of a member, with one line.
 func TestRestoreAndRecoverSayWhatIsWrong(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
@@ -109,6 +186,9 @@ func TestWrongUsageOfBackupIsNamed(t *testing.T) {
 	for _, tc := range []struct{ args, names string }{
 		{"backup", "FILE"},
 		{"backup - --json", "--json"},
+		{"backup - --keep 2", "needs a folder"},
+		{"backup . --keep 0", "--keep 0"},
+		{"backup . --keep 10001", "--keep 10001"},
 		{"restore", "FILE"},
 		{"restore a b", `"b"`},
 		{"recover", "--i-lost-quorum"},

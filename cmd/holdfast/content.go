@@ -358,8 +358,19 @@ func writeWhole(path string, mode fs.FileMode, fill func(w io.Writer) error) err
 
 // replaceFile is writeWhole for a path that is a regular file or does not exist. The file gets the
 // permissions mode in any case.
-func replaceFile(path string, mode fs.FileMode, fill func(w io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".partial-*")
+func replaceFile(path string, mode fs.FileMode, fill func(w io.Writer) error) error {
+	return writeAside(partialPattern(path), mode, fill, func() string { return path })
+}
+
+// partialPattern returns the pattern, as of os.CreateTemp, of the temporary files for path.
+func partialPattern(path string) string {
+	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".partial-*")
+}
+
+// writeAside writes the content that fill produces to a temporary file with a name of pattern, as of
+// os.CreateTemp, flushes it and renames it to the path that then is due.
+func writeAside(pattern string, mode fs.FileMode, fill func(w io.Writer) error, due func() string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(pattern), filepath.Base(pattern))
 	if err != nil {
 		return err
 	}
@@ -381,7 +392,7 @@ func replaceFile(path string, mode fs.FileMode, fill func(w io.Writer) error) (e
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	return os.Rename(f.Name(), due())
 }
 
 // newFileMode returns the permissions of the file at path, or fresh if there is no such file.

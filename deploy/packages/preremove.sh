@@ -4,5 +4,5 @@ set -e
 case "$1" in remove | 0) ;; *) exit 0 ;; esac
 
 if [ -d /run/systemd/system ]; then
-	systemctl disable --now holdfast || true
+	systemctl disable --now holdfast holdfast-backup.timer || true
 fi

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -37,6 +38,8 @@ type backupLine struct {
 	Index     uint64 `json:"index"`
 	StateHash string `json:"state_hash"`
 	Bytes     int64  `json:"bytes"`
+	File      string
+	Deleted   []string
 }
 
 // saved makes a cluster, backs it up while objects are put through all nodes, and kills all nodes.
@@ -59,10 +62,8 @@ func saved(t *testing.T) *savedCluster {
 		t.Fatal(err)
 	}
 	first.CLI("user", "grant", "ann@example.org", "17")
-	s.file = filepath.Join(t.TempDir(), "backup")
-	if err := os.WriteFile(s.file, []byte("an earlier file"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	folder := t.TempDir()
+	first.CLI("backup", folder) // an earlier one, which the next one replaces
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var work sync.WaitGroup
@@ -89,12 +90,15 @@ func saved(t *testing.T) *savedCluster {
 	acked := len(s.before)
 	mu.Unlock()
 	var line backupLine
-	if err := json.Unmarshal([]byte(last.CLI("backup", s.file, "--json")), &line); err != nil {
+	if err := json.Unmarshal([]byte(last.CLI("backup", folder, "--keep", "1", "--json")), &line); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
 	work.Wait()
-	s.before, s.id = s.before[:acked], line.ClusterID
+	s.before, s.id, s.file = s.before[:acked], line.ClusterID, line.File
+	if files, err := filepath.Glob(filepath.Join(folder, "*")); err != nil || !slices.Equal(files, []string{s.file}) || len(line.Deleted) != 1 {
+		t.Errorf("files %v, %v: %+v", files, err, line)
+	}
 	info, err := os.Stat(s.file)
 	if err != nil || info.Size() != line.Bytes || info.Mode().Perm() != 0o600 || line.ClusterID != first.Status().ClusterID {
 		t.Fatalf("%+v: %+v, %v", line, info, err)
