@@ -72,6 +72,10 @@ build: ## bin/holdfast
 packages: $(NFPM) ## dist/: deb, rpm and tar.gz for amd64 and arm64 (ARCHS), and their checksums
 	GO=$(GO) NFPM=$(NFPM) deploy/packages/build
 
+.PHONY: image
+image: ## dist/image/: container images for amd64 and arm64 (ARCHS), as OCI archives; needs no container engine
+	GO=$(GO) deploy/container/build
+
 $(NFPM):
 	mkdir -p bin/tools
 	GOBIN=$(CURDIR)/bin/tools $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)

@@ -224,6 +224,20 @@ func listenAddrs(field any) error {
 	})
 }
 
+// clusterAddrs is a check that accepts a list of multiaddrs that a member can dial: an IP address or
+// a DNS name with a TCP port, and without a peer id.
+func clusterAddrs(field any) error {
+	return eachAddr(field, func(a multiaddr.Multiaddr) error {
+		if p := a.Protocols(); len(p) != 2 || p[1].Code != multiaddr.P_TCP || !slices.Contains(hostProtocols, p[0].Code) {
+			return fmt.Errorf("%q is not the address of a cluster port, such as /dns4/node1.example.org/tcp/9096", a)
+		}
+		return nil
+	})
+}
+
+// hostProtocols are the multiaddr protocols that name a machine.
+var hostProtocols = []int{multiaddr.P_IP4, multiaddr.P_IP6, multiaddr.P_DNS, multiaddr.P_DNS4, multiaddr.P_DNS6}
+
 // peerAddrs is a check that accepts a list of multiaddrs that end with the peer id of a node.
 func peerAddrs(field any) error {
 	return eachAddr(field, func(a multiaddr.Multiaddr) error {

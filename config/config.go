@@ -58,6 +58,7 @@ type Peer struct {
 	Listen              []string // multiaddrs of the public host
 	ClusterListen       []string // multiaddrs of the cluster host
 	Announce            []string // multiaddrs to announce instead of the listen addresses
+	ClusterAnnounce     []string // multiaddrs that members dial instead of the listen addresses of the cluster host
 	Routing             string   // one of the Routing constants
 	Bootstrap           []string // multiaddrs with /p2p/; empty means those of the public network
 	AllowPrivateOrigins bool     // dial user-given origins on private and loopback addresses
@@ -74,6 +75,7 @@ const (
 // Cluster has the settings of membership and replication.
 type Cluster struct {
 	Join        []string // tickets or multiaddrs of members; a node that is a member uses them to find moved members
+	JoinFile    string   // file with further entries of Join, see JoinFileEntries; empty: none
 	SecretFile  string   // file that holds the cluster secret, see GivenSecret
 	Secret      string   // the cluster secret itself, in hexadecimal, as in HOLDFAST_SECRET
 	Replication int      // copies of pins and objects, used when the cluster is created

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -410,6 +411,41 @@ func TestStrongerPlaceDecidesBetweenSecretAndItsFile(t *testing.T) {
 			}
 			if got, err := c.GivenSecret(); err != nil || hex.EncodeToString(got) != tc.want {
 				t.Errorf("got %x, %v, want %s", got, err, tc.want)
+			}
+		})
+	}
+}
+
+// JoinFileEntries returns the tickets and addresses of the file. It tells a file that has nothing yet from one that cannot
+// be used, and its errors name the file.
+func TestTheFileOfPlacesToJoin(t *testing.T) {
+	const addr = "/dns4/node1/tcp/9096/p2p/12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA"
+	for _, tc := range []struct {
+		name, text string
+		want       []string
+		missing    bool
+	}{
+		{"one ticket", "holdfast1.abc\n", []string{"holdfast1.abc"}, false},
+		{"a ticket and an address", "\n holdfast1.abc\r\n" + addr, []string{"holdfast1.abc", addr}, false},
+		{"nothing yet", " \n", nil, true},
+		{"an address without an id", "/dns4/node1/tcp/9096\n", nil, false},
+		{"too large", strings.Repeat("x", 64<<10+1), nil, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := Default()
+			c.Cluster.JoinFile = filepath.Join(t.TempDir(), "ticket")
+			if _, err := c.JoinFileEntries(); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("without the file: %v", err)
+			}
+			if err := os.WriteFile(c.Cluster.JoinFile, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.JoinFileEntries()
+			if !slices.Equal(got, tc.want) || (err == nil) != (tc.want != nil) || errors.Is(err, fs.ErrNotExist) != tc.missing {
+				t.Errorf("%q, %v", got, err)
+			}
+			if err != nil && !strings.Contains(err.Error(), c.Cluster.JoinFile) {
+				t.Errorf("%v does not name the file", err)
 			}
 		})
 	}

@@ -107,6 +107,10 @@ var table = slices.Concat([]setting{
 		field: func(c *Config) any { return &c.Peer.Announce }, check: multiaddrs,
 	},
 	{
+		key: "peer.cluster_announce", help: "`multiaddr` at which other members reach the cluster host, if it is not a listen address: with a DNS name, or in front of a NAT",
+		field: func(c *Config) any { return &c.Peer.ClusterAnnounce }, check: clusterAddrs,
+	},
+	{
 		key: "peer.routing", flag: "routing", help: "where the node finds and announces providers: `off|lan|public`",
 		field: func(c *Config) any { return &c.Peer.Routing }, values: []string{RoutingOff, RoutingLAN, RoutingPublic},
 	},
@@ -125,6 +129,10 @@ var table = slices.Concat([]setting{
 	{
 		key: "cluster.join", flag: "join", help: "`ticket or multiaddr` of a member through which the node joins; a node that is a member already looks there for members that have moved",
 		field: func(c *Config) any { return &c.Cluster.Join }, check: joinPlaces, secret: true,
+	},
+	{
+		key: "cluster.join_file", help: "`file` with more values of cluster.join, one a line; a new node waits for one minute until the file is there",
+		field: func(c *Config) any { return &c.Cluster.JoinFile },
 	},
 	{
 		key: "cluster.secret_file", flag: "secret-file", help: "`file` with the cluster secret, to join by a multiaddr or to create a cluster with this secret",

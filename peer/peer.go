@@ -68,9 +68,12 @@ type Options struct {
 
 	Listen        []string // multiaddrs of the public host
 	ClusterListen []string // multiaddrs of the cluster host, TCP only
-	Announce      []string // addresses that are announced to the IPFS network instead of the listen addresses
-	Bootstrap     []string // IPFS bootstrap peers with /p2p/; empty: the well-known ones if Routing is public
-	Routing       string   // off, lan or public; empty means off
+	// ClusterAnnounce has the addresses of the cluster host that members are told instead of the
+	// listen addresses; empty: the listen addresses.
+	ClusterAnnounce []string
+	Announce        []string // addresses that are announced to the IPFS network instead of the listen addresses
+	Bootstrap       []string // IPFS bootstrap peers with /p2p/; empty: the well-known ones if Routing is public
+	Routing         string   // off, lan or public; empty means off
 
 	// Members returns whether a peer id is a member of the cluster. It is called on every
 	// connection and stream, from many goroutines, and the answer may change at any time.
@@ -406,7 +409,15 @@ func (p *Peer) Addrs() []string {
 
 // ClusterAddrs returns the addresses of the cluster host with /p2p/, in the same way as
 // Addrs.
-func (p *Peer) ClusterAddrs() []string { return atMost(withID(ranked(listenAddrs(p.cluster)), p.id)) }
+func (p *Peer) ClusterAddrs() []string {
+	if len(p.opts.ClusterAnnounce) > 0 {
+		announced, err := parseAddrs(p.opts.ClusterAnnounce)
+		if err == nil {
+			return atMost(withID(announced, p.id))
+		}
+	}
+	return atMost(withID(ranked(listenAddrs(p.cluster)), p.id))
+}
 
 // isMember returns whether id may use the cluster host. The node itself may, because its
 // own gossip passes the same checks.

@@ -199,8 +199,8 @@ func (n *Node) Integrity() *integrity.Scrubber { return n.scrubber }
 func (n *Node) Replica() *consensus.Node { return n.consensus }
 
 // Open opens the node whose data folder is opts.Config.Data. If the folder is new, Open first
-// founds a cluster or joins one. It waits up to JoinTimeout for the cluster that it joins, and
-// for free space on a full disk; it does not wait for a leader. The caller must call Run, and
+// founds a cluster or joins one. It waits up to JoinTimeout for the file of cluster.join_file, up
+// to JoinTimeout for the cluster that it joins, and for free space on a full disk; it does not wait for a leader. The caller must call Run, and
 // Close after Run. Open returns ErrRebuild if the copy of the state is damaged; the next Open
 // rebuilds it. It returns ErrRemoved if the node was removed from its cluster and the settings
 // have no ticket to join again.
@@ -223,6 +223,9 @@ func Open(ctx context.Context, opts Options) (n *Node, err error) {
 		return n, err
 	}
 	if err := n.setAsideCondemned(); err != nil {
+		return n, err
+	}
+	if err := n.readJoinFile(ctx); err != nil {
 		return n, err
 	}
 	if err := n.leaveBehind(ctx); err != nil {
@@ -346,6 +349,7 @@ func (n *Node) openPeer(ctx context.Context, gate *gate) error {
 		Key:                 key,
 		Listen:              c.Listen,
 		ClusterListen:       c.ClusterListen,
+		ClusterAnnounce:     c.ClusterAnnounce,
 		Announce:            c.Announce,
 		Bootstrap:           c.Bootstrap,
 		Routing:             c.Routing,

@@ -30,6 +30,7 @@ type fakeNode struct {
 	readers []string        // of files: the users
 	imports []client.Import // of files and folders
 
+	tickets []error  // errors of the next calls of CreateTicket
 	changes []string // that were asked for
 	counts  int      // of what a removal takes away
 
@@ -160,6 +161,11 @@ func (f *fakeNode) RemovePin(_ context.Context, user, id string) error {
 }
 
 func (f *fakeNode) CreateTicket(_ context.Context, ttl time.Duration) (string, error) {
+	if len(f.tickets) > 0 {
+		err := f.tickets[0]
+		f.tickets = f.tickets[1:]
+		return "", err
+	}
 	return "ticket-" + ttl.String(), nil
 }
 

@@ -2,10 +2,15 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	"github.com/holdfast-ipfs/holdfast/internal/backoff"
 	"github.com/spf13/cobra"
 )
 
@@ -110,14 +115,22 @@ const defaultTicketTTL = 24 * time.Hour
 func (a *app) tokenCommand() *cobra.Command {
 	var (
 		ttl    time.Duration
+		wait   time.Duration
+		files  []string
 		asJSON bool
 	)
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Print a ticket with which one node can join",
 		Long: `Prints one join ticket on one line, and nothing else. One node can join the
-cluster with it, once, before the ticket expires.`,
+cluster with it, once, before the ticket expires.
+
+With --file the command writes a ticket into each named file instead, which only
+its user can read, and prints nothing. The setting cluster.join_file of a new
+node names such a file. With --wait the command tries again while the node does
+not run, is not ready, or its cluster cannot write.`,
 		Example: `  holdfast token --ttl 1h
+  holdfast token --wait 5m --file /run/holdfast/node2 --file /run/holdfast/node3
   holdfast run --data ~/node2 --join "$(holdfast token --data ~/node1)"`,
 		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -128,14 +141,56 @@ cluster with it, once, before the ticket expires.`,
 			if err != nil {
 				return err
 			}
-			ticket, err := o.CreateTicket(cmd.Context(), ttl)
+			ticket := func() (string, error) { return patientTicket(cmd.Context(), o, ttl, wait) }
+			if len(files) > 0 {
+				return ticketFiles(files, ticket)
+			}
+			text, err := ticket()
 			if err != nil {
 				return err
 			}
-			return a.did(asJSON, client.Ticket{Ticket: ticket}, "%s", ticket)
+			return a.did(asJSON, client.Ticket{Ticket: text}, "%s", text)
 		},
 	}
 	spanFlagVar(cmd, &ttl, "ttl", defaultTicketTTL, "`time` until the ticket expires, such as 90m or 7d")
+	spanFlagVar(cmd, &wait, "wait", 0, "`time` for which the command tries again, such as 5m; 0 tries once")
+	cmd.Flags().StringArrayVar(&files, "file", nil, "`file` to write a ticket into, instead of printing it; may be repeated, with a ticket for each")
 	jsonFlag(cmd, &asJSON)
 	return cmd
+}
+
+// ticketEvery is the interval at which patientTicket tries again.
+const ticketEvery = time.Second
+
+// patientTicket creates a ticket that lives for ttl. If no node runs on the data folder, or the node
+// or its cluster cannot do it now, patientTicket tries again for the time wait, and then returns the
+// last error. It returns any other error at once.
+func patientTicket(ctx context.Context, o operator, ttl, wait time.Duration) (string, error) {
+	for began := time.Now(); ; {
+		ticket, err := o.CreateTicket(ctx, ttl)
+		var refused *client.Error
+		final := errors.As(err, &refused) && refused.Status != http.StatusServiceUnavailable
+		if err == nil || final || time.Since(began) >= wait || !backoff.Wait(ctx, ticketEvery) {
+			return ticket, err
+		}
+	}
+}
+
+// ticketFiles writes a new ticket into each file, with mode 0600. A file that exists is replaced at
+// once. On an error the files that were not written yet stay as they were.
+func ticketFiles(files []string, ticket func() (string, error)) error {
+	for _, path := range files {
+		text, err := ticket()
+		if err != nil {
+			return err
+		}
+		err = replaceFile(path, 0o600, func(w io.Writer) error {
+			_, err := fmt.Fprintln(w, text)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("ticket: %w", err)
+		}
+	}
+	return nil
 }

@@ -71,7 +71,7 @@ func (a *app) serveOn(ctx context.Context, c config.Config) error {
 			return err
 		case errors.Is(err, node.ErrRebuild):
 			logger.ErrorContext(ctx, "restarting the node with a new copy of the state", "err", err)
-		case errors.Is(err, node.ErrRemoved) && !removed && len(c.Cluster.Join) > 0:
+		case errors.Is(err, node.ErrRemoved) && !removed && (len(c.Cluster.Join) > 0 || c.Cluster.JoinFile != ""):
 			removed = true
 			logger.WarnContext(ctx, "this node was removed from its cluster and joins again if it has a ticket")
 		default:
@@ -250,7 +250,7 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 	}
 	a.board(c, addresses{
 		Setup:   setup,
-		Warning: warningOf(len(s.Peers), c.Cluster.Join, n.TwoVotes()),
+		Warning: warningOf(len(s.Peers), c.Cluster, n.TwoVotes()),
 		Name:    s.Node.Name, ID: string(s.Node.ID), Public: s.Node.Addrs, Cluster: s.Node.ClusterAddrs,
 		Pinning: listening.Pinning, S3: listening.S3, Console: listening.Console, Paid: listening.Paid, Gateway: listening.Gateway, Admin: listening.Admin,
 	})
@@ -261,10 +261,10 @@ func (a *app) welcome(ctx context.Context, c config.Config, n *node.Node, listen
 const ignoredJoin = "this node is the only member of a cluster of its own, so --join was ignored: to join another cluster, start with an empty data folder"
 
 // warningOf returns the warning that board prints, or "". members is the size of the cluster,
-// join the values of --join, and twoVotes the warning for a cluster of two members.
-func warningOf(members int, join []string, twoVotes string) string {
+// c has the settings of --join, and twoVotes the warning for a cluster of two members.
+func warningOf(members int, c config.Cluster, twoVotes string) string {
 	switch {
-	case members == 1 && len(join) > 0:
+	case members == 1 && (len(c.Join) > 0 || c.JoinFile != ""):
 		return ignoredJoin
 	case members == 2: // the leader promotes the second member a moment later
 		return twoVotes

@@ -305,7 +305,7 @@ func TestTheBoardWarnsOfAJoinThatWasIgnored(t *testing.T) {
 		{"one of three that keeps --join", 3, []string{"ticket"}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := warningOf(tc.members, tc.join, "two votes"); got != tc.want {
+			if got := warningOf(tc.members, config.Cluster{Join: tc.join}, "two votes"); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})

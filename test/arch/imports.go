@@ -98,6 +98,8 @@ var rows = []row{
 	{"api/client", []string{"api/client/*"}, layerAPI},
 	{"api/client/seal", nil, layerAPI},
 
+	{"deploy/container/image", nil, layerCommand},
+
 	{"internal/*", nil, layerIsland},
 	{"test/arch", nil, layerTest},
 	{"test/*", []string{"*"}, layerTest},
