@@ -27,7 +27,8 @@ func named(t *testing.T, dir string) (c config.Config, announced string) {
 	return c, announced
 }
 
-// A new node waits for the file with its ticket and joins with it at the DNS name in it. The members reach each other by
+// TestANodeJoinsByAFileAndAName promises that a new node waits for the file with its ticket, and joins with it at the DNS
+// name in it. The members reach each other by
 // the names that they announce, also after a restart and without the file.
 func TestANodeJoinsByAFileAndAName(t *testing.T) {
 	t.Parallel() // it mostly waits
