@@ -80,6 +80,7 @@ func (n *Node) Backup(ctx context.Context, w io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
+	n.backedUp.Store(h.Time.Unix())
 	n.logger.InfoContext(ctx, "backup of the state was read", "index", h.Index, "hash", h.StateHash)
 	return nil
 }

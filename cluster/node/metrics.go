@@ -41,6 +41,10 @@ func (n *Node) registerMetrics() error {
 		Namespace: "holdfast", Name: "roots_under_replicated",
 		Help: "Pinned roots with fewer holders than they should have, as this node sees it now: members that are away hold nothing.",
 	}, n.underReplicated))
+	collectors = append(collectors, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: "holdfast", Subsystem: "backup", Name: "completed_seconds",
+		Help: "When a backup of the state was last read whole from this node since its start, in seconds since 1970; 0: never.",
+	}, func() float64 { return float64(n.backedUp.Load()) }))
 	collectors = append(collectors, n.hashCollectors()...)
 	collectors = append(collectors, payments.NewCollector(n.paymentSums, n.payments.Unanswered))
 	for _, c := range collectors {

@@ -152,7 +152,8 @@ type Node struct {
 	ingest    *ingest.Ingest
 	upkeep    *upkeep.Upkeep
 
-	backingUp sync.Mutex // locked while a backup is read
+	backingUp sync.Mutex   // locked while a backup is read
+	backedUp  atomic.Int64 // when one was last read to its end, in seconds since 1970; 0: not since the start
 }
 
 // Pins returns the service for pins.
