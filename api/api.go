@@ -386,7 +386,7 @@ func (s *Server) Open(o Options) error {
 		case s3Service:
 			h, err = s3.New(s3.Options{
 				Objects: o.Objects, Accounts: o.Accounts, Limits: web.NewLimits(o.S3Rates.Account, o.S3Rates.Address, o.TrustedProxies, nil).PacedBy(pacer), Origins: o.Origins,
-				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, PresignedV2: o.S3PresignedV2, Health: o.Health, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
+				Region: o.S3Region, Domain: o.S3Domain, MaxObject: o.S3MaxObject, MinPart: o.S3MinPart, PresignedV2: o.S3PresignedV2, Health: o.Health, Addresses: s.addressesOf(o), Version: o.Version, Logger: o.Logger, Metrics: s.metrics,
 			})
 		case paidService:
 			h, err = paid.New(paid.Options{
@@ -481,6 +481,31 @@ func (s *Server) seenAt(addr string) func(host, scheme string) string {
 		}
 		return scheme + "://" + net.JoinHostPort(strings.Trim(name, "[]"), port)
 	}
+}
+
+// addressesOf returns a function that builds the URLs of the pinning API and the web API for a client that has
+// reached the S3 gateway with a host name and a scheme.
+func (s *Server) addressesOf(o Options) func(host, scheme string) web.Addresses {
+	seen := func(addr string) func(host, scheme string) string {
+		if onLoopback(addr) && !onLoopback(s.addrs.S3) {
+			addr = "" // the client may be on another machine
+		}
+		return s.seenAt(addr)
+	}
+	pinningURL, consoleURL := seen(s.addrs.Pinning), seen(s.addrs.Console)
+	return func(host, scheme string) web.Addresses {
+		at := web.Addresses{Pinning: pinningURL(host, scheme), Web: cmp.Or(o.ConsoleURL, consoleURL(host, scheme))}
+		if at.Web != "" {
+			at.Web = strings.TrimSuffix(at.Web, "/") + webapi.Prefix
+		}
+		return at
+	}
+}
+
+// onLoopback reports whether addr, the address of a listener, is a loopback address.
+func onLoopback(addr string) bool {
+	bound, err := netip.ParseAddrPort(addr)
+	return err == nil && bound.Addr().IsLoopback()
 }
 
 // gatewayOrigin returns the origin of the IPFS gateway of this node, for links on pages. addr is its

@@ -121,6 +121,9 @@ func DataDir(flag string, environ []string) (string, error) {
 	return dir, nil
 }
 
+// HasDataDir reports whether environ names a data folder with HOLDFAST_DATA.
+func HasDataDir(environ []string) bool { return lookup(environ)[envData] != "" }
+
 // Load reads the settings of the node whose data folder is dataDir. Each of these sources
 // overrides those before it: the defaults, the file dataDir/config.toml if there is one, environ,
 // which has the form of os.Environ, and the flags on the command line. flags is nil, or a parsed

@@ -29,19 +29,23 @@ const (
 // Profile has the addresses and credentials with which a client command uses a cluster.
 type Profile struct {
 	Endpoints       []string // URLs of object gateways
+	Pinning         []string // URLs of pinning APIs; empty: the gateways tell them
 	Token           string
 	AccessKey       string
 	SecretKey       string
 	Identity        string // path of an identity file
 	IdentityCommand string // shell command that prints the passphrase of the identity, and after it optionally the identity
-	Console         string // URL of the console, where the page stands that opens share links
+	Console         string // URL of the console, with the page that opens share links, and the web API
+	// Web are URLs of consoles for requests to the web API: Console, unless other Endpoints than those of the
+	// profile are used. Empty: the gateways tell them. It is not in the file.
+	Web []string
 }
 
 // fields returns the keys of a profile in the file, each with a pointer to the field that stores
 // its value.
 func (p *Profile) fields() map[string]any {
 	return map[string]any{
-		"endpoints": &p.Endpoints, "token": &p.Token, "access_key": &p.AccessKey, "secret_key": &p.SecretKey,
+		"endpoints": &p.Endpoints, "pinning": &p.Pinning, "token": &p.Token, "access_key": &p.AccessKey, "secret_key": &p.SecretKey,
 		"identity": &p.Identity, "identity_command": &p.IdentityCommand, "console": &p.Console,
 	}
 }
@@ -263,16 +267,23 @@ func ClientProfile(name string, environ []string) (Profile, error) {
 	if name != "" && !found {
 		return Profile{}, fmt.Errorf("%w: %s has no profile %q", ErrProfile, path, name)
 	}
+	if p.Console != "" {
+		p.Web = []string{p.Console}
+	}
 	p.override(env)
 	return p, nil
 }
 
+// Use replaces the endpoints. The addresses of the other APIs in the profile may be those of another cluster,
+// so Use removes them.
+func (p *Profile) Use(endpoints []string) { p.Endpoints, p.Pinning, p.Web = endpoints, nil, nil }
+
 func (p *Profile) override(env map[string]string) {
 	if list := strings.FieldsFunc(env[EnvEndpoint], func(r rune) bool { return r == ',' || r == ' ' }); len(list) > 0 {
-		p.Endpoints = list
+		p.Use(list)
 	}
 	if len(p.Endpoints) == 0 && env["AWS_ENDPOINT_URL"] != "" {
-		p.Endpoints = []string{env["AWS_ENDPOINT_URL"]}
+		p.Use([]string{env["AWS_ENDPOINT_URL"]})
 	}
 	switch {
 	case env[EnvToken] != "":

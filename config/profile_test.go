@@ -19,7 +19,7 @@ func TestProfilesAreReadAsTheyWereAdded(t *testing.T) {
 		t.Fatal(path, err)
 	}
 	first := Profile{Endpoints: []string{"https://a", "https://b"}, Token: `t"o\k`, Identity: "/id"}
-	second := Profile{Endpoints: []string{"http://c"}, AccessKey: "k", SecretKey: "s", IdentityCommand: "pass x", Console: "https://console"}
+	second := Profile{Endpoints: []string{"http://c"}, AccessKey: "k", SecretKey: "s", IdentityCommand: "pass x", Pinning: []string{"http://pins"}, Console: "https://console"}
 	for name, p := range map[string]Profile{"first": first} {
 		if err := AddProfile(path, name, p); err != nil {
 			t.Fatal(err)
@@ -50,14 +50,21 @@ func TestProfilesAreReadAsTheyWereAdded(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
+	used := second // with the address of its web API
+	used.Web = []string{second.Console}
 	for _, tc := range []struct {
 		name    string
 		environ []string
 		want    Profile
 	}{
 		{"", nil, first},
-		{"sec-ond", nil, second},
-		{"", []string{"HOLDFAST_PROFILE=sec-ond"}, second},
+		{"sec-ond", nil, used},
+		{"", []string{"HOLDFAST_PROFILE=sec-ond"}, used},
+		{ // the other addresses of the profile are those of another cluster
+			"sec-ond",
+			[]string{"HOLDFAST_ENDPOINT=http://x"},
+			Profile{Endpoints: []string{"http://x"}, AccessKey: "k", SecretKey: "s", IdentityCommand: "pass x", Console: "https://console"},
+		},
 		{"first", []string{"HOLDFAST_PROFILE=sec-ond"}, first},
 		{
 			"",
@@ -67,7 +74,7 @@ func TestProfilesAreReadAsTheyWereAdded(t *testing.T) {
 		{
 			"sec-ond",
 			[]string{"HOLDFAST_TOKEN=t", "AWS_ENDPOINT_URL=http://z", "AWS_ACCESS_KEY_ID=q", "HOLDFAST_IDENTITY_COMMAND=agent"},
-			Profile{Endpoints: []string{"http://c"}, Token: "t", IdentityCommand: "agent", Console: "https://console"},
+			Profile{Endpoints: []string{"http://c"}, Pinning: used.Pinning, Token: "t", IdentityCommand: "agent", Console: "https://console", Web: used.Web},
 		},
 	} {
 		if p, err := ClientProfile(tc.name, append(tc.environ, environ...)); err != nil || !reflect.DeepEqual(p, tc.want) {

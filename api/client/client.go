@@ -29,6 +29,7 @@ const (
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 2 * time.Minute // time from the end of a request to the first byte of the answer
+	expectTimeout = 5 * time.Second // time for which an upload waits until the node wants its body
 	stallTimeout  = time.Minute     // longest time in which no byte of a body is sent or received
 	idleTimeout   = 90 * time.Second
 )
@@ -41,6 +42,10 @@ type Options struct {
 	// Endpoints are URLs of the object gateways of nodes, such as https://node1.example.org:9000.
 	// At least one URL is needed. A URL without scheme is taken as https.
 	Endpoints []string
+
+	// Pinning are URLs of the pinning APIs of nodes, and Console URLs of their consoles, which serve the web
+	// API. If one of them is empty, the client asks the gateways for these URLs.
+	Pinning, Console []string
 
 	// Token is a Bearer token. Set either Token, or AccessKey and SecretKey, which sign requests.
 	Token                string
@@ -60,6 +65,9 @@ type Options struct {
 // Client sends requests to a cluster. A Client is safe for concurrent use.
 type Client struct {
 	nodes    *nodes
+	pinning  *nodes // with the URLs of Options.Pinning; nil: told by the gateways
+	web      *nodes // with the URLs of Options.Console; nil: told by the gateways
+	by       http.RoundTripper
 	patience time.Duration
 	stall    time.Duration       // stallTimeout, except in tests
 	answered atomic.Bool         // a node has answered at least once
@@ -96,16 +104,22 @@ func New(o Options) (*Client, error) {
 	if agent == "" {
 		agent = "holdfast-client"
 	}
-	sending := &sender{to: transport, token: o.Token, agent: agent}
-	var list []*node
-	for _, text := range o.Endpoints {
-		n, err := newNode(text, o, sending)
-		if err != nil {
-			return nil, err
+	c.by = &sender{to: transport, token: o.Token, agent: agent}
+	for _, of := range []struct {
+		urls []string
+		into **nodes
+	}{{o.Endpoints, &c.nodes}, {o.Pinning, &c.pinning}, {o.Console, &c.web}} {
+		for _, text := range of.urls {
+			n, err := newNode(text, o, c.by)
+			if err != nil {
+				return nil, err
+			}
+			if *of.into == nil {
+				*of.into = new(nodes)
+			}
+			(*of.into).list = append((*of.into).list, n)
 		}
-		list = append(list, n)
 	}
-	c.nodes = &nodes{list: list}
 	return c, nil
 }
 
@@ -154,6 +168,7 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout:   dialTimeout,
 		ResponseHeaderTimeout: headerTimeout,
 		IdleConnTimeout:       idleTimeout,
+		ExpectContinueTimeout: expectTimeout,
 		MaxIdleConnsPerHost:   maxIdleConns,
 		DisableCompression:    true, // the caller gets the bytes as they are stored
 		WriteBufferSize:       64 << 10,

@@ -36,12 +36,13 @@ type Error struct {
 	Op       string // the request, such as "get s3://bucket/key"
 	Endpoint string // URL of the last node that the client tried
 	Status   int    // HTTP status of the answer; 0 without an answer
-	Code     string // S3 error code, or ""
+	Code     string // S3 error code, or reason of the pinning API or the web API, or ""
 	Message  string // text of the node, or ""
 	Err      error  // error of the connection, if there was no answer
 
 	unsent  bool // no node processed the request: it was not sent, or was answered 429 or 503
 	lasting bool // a later attempt on the same node will fail in the same way
+	final   bool // the request cannot be repeated
 }
 
 func (e *Error) Error() string {
@@ -117,9 +118,14 @@ func describe(op operation, n *node, err error, seen answer) *Error {
 	var known *Error
 	var refused minio.ErrorResponse
 	var broken *bodyError
+	var told *refusal
+	var last *finalError
+	e.final = errors.As(err, &last)
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &told):
+		e.Status, e.Code, e.Message, e.Err = seen.status, told.reason, told.details, nil
 	case errors.As(err, &broken): // the answer began well
 		e.Err = broken.err
 	case errors.As(err, &refused):

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -25,7 +26,8 @@ type node struct {
 	core     *minio.Core
 
 	by                   http.RoundTripper
-	accessKey, secretKey string // empty if the client has a token
+	others               atomic.Pointer[addresses] // of the other APIs; nil until the node has told them
+	accessKey, secretKey string                    // empty if the client has a token
 
 	// The mutex nodes.mu guards failures and paused.
 	failures int       // consecutive failures
@@ -97,9 +99,14 @@ func pauseAfter(failures int) time.Duration {
 // every node would give. The error is an *Error, a *VerifyError, or the error of the file or of
 // the context.
 func (c *Client) do(ctx context.Context, op operation, send func(ctx context.Context, n *node) error) (answer, error) {
+	return c.on(ctx, c.nodes, op, send)
+}
+
+// on does the same as do with the given nodes.
+func (c *Client) on(ctx context.Context, among *nodes, op operation, send func(ctx context.Context, n *node) error) (answer, error) {
 	var since time.Time // time of the first failure
 	for attempt := 1; ; attempt++ {
-		n, wait := c.nodes.pick(time.Now())
+		n, wait := among.pick(time.Now())
 		if wait > 0 {
 			if err := sleep(ctx, wait); err != nil {
 				return answer{}, err
@@ -111,7 +118,7 @@ func (c *Client) do(ctx context.Context, op operation, send func(ctx context.Con
 			c.answered.Store(true)
 		}
 		if err == nil {
-			c.nodes.worked(n)
+			among.worked(n)
 			return seen, nil
 		}
 		if cause := context.Cause(ctx); cause != nil {
@@ -120,18 +127,18 @@ func (c *Client) do(ctx context.Context, op operation, send func(ctx context.Con
 		var local *sourceError
 		var wrong *VerifyError
 		if errors.As(err, &wrong) || errors.As(err, &local) {
-			c.nodes.worked(n)
+			among.worked(n)
 			return seen, err
 		}
 		failure := describe(op, n, err, seen)
-		if !failure.Temporary() || op.once && !failure.unsent {
+		if !failure.Temporary() || failure.final || op.once && !failure.unsent {
 			if seen.status != 0 {
-				c.nodes.worked(n)
+				among.worked(n)
 			}
 			return seen, failure
 		}
 		now := time.Now()
-		c.nodes.failed(n, now, seen.retryAfter)
+		among.failed(n, now, seen.retryAfter)
 		if since.IsZero() {
 			since = now
 		}
@@ -139,7 +146,7 @@ func (c *Client) do(ctx context.Context, op operation, send func(ctx context.Con
 		if !c.answered.Load() {
 			patience = min(patience, firstPatience)
 		}
-		if now.Sub(since) >= patience || failure.lasting && attempt >= len(c.nodes.list) {
+		if now.Sub(since) >= patience || failure.lasting && attempt >= len(among.list) {
 			return seen, failure
 		}
 	}

@@ -21,6 +21,14 @@ func withAnswer(ctx context.Context, a *answer) context.Context {
 	return context.WithValue(ctx, answerKey{}, a)
 }
 
+// withoutTokenKey is the context key of withoutToken.
+type withoutTokenKey struct{}
+
+// withoutToken returns a context that makes the transport send no token.
+func withoutToken(ctx context.Context) context.Context {
+	return context.WithValue(ctx, withoutTokenKey{}, true)
+}
+
 // sender is the http.RoundTripper of all nodes. It adds the token and the User-Agent to each
 // request, and records each answer for withAnswer.
 type sender struct {
@@ -33,7 +41,7 @@ type sender struct {
 func (s *sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("User-Agent", s.agent)
-	if s.token != "" {
+	if s.token != "" && r.Context().Value(withoutTokenKey{}) == nil {
 		r.Header.Set("Authorization", "Bearer "+s.token)
 	}
 	seen, _ := r.Context().Value(answerKey{}).(*answer)

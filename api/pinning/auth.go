@@ -2,7 +2,6 @@ package pinning
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"net/http"
 
@@ -14,9 +13,6 @@ import (
 // maxSignIn is the maximum size of the body of a sign-in request, in bytes. It is small because
 // the client is not authenticated yet.
 const maxSignIn = 8 << 10
-
-// maxRequestName is the maximum length of an Idempotency-Key, in bytes.
-const maxRequestName = 255
 
 // sessionToken is the body of the answer to a sign-in.
 type sessionToken struct {
@@ -68,24 +64,4 @@ func (s *surface) signOut(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("sign out: %w", err)
 	}
 	return web.JSON(w, http.StatusOK, struct{}{})
-}
-
-// requestName returns the SHA-256 of the Idempotency-Key header, under which the cluster
-// recognizes a repeated request. named is false if there is no such header. It returns a 400
-// error unless the key has 1 to maxRequestName visible ASCII characters.
-func requestName(r *http.Request) (name state.Hash, named bool, err error) {
-	values := r.Header[web.IdempotencyHeader]
-	if len(values) == 0 {
-		return name, false, nil
-	}
-	wrong := web.BadRequest("%s must be one text of 1 to %d visible ASCII characters", web.IdempotencyHeader, maxRequestName)
-	if len(values) > 1 || values[0] == "" || len(values[0]) > maxRequestName {
-		return name, false, wrong
-	}
-	for i := range len(values[0]) {
-		if c := values[0][i]; c <= ' ' || c > '~' {
-			return name, false, wrong
-		}
-	}
-	return sha256.Sum256([]byte(values[0])), true, nil
 }

@@ -351,7 +351,7 @@ func (s *surface) create(w http.ResponseWriter, r *http.Request, p accounts.Prin
 	if err != nil {
 		return err
 	}
-	name, named, err := requestName(r)
+	name, named, err := web.RequestName(r)
 	if err != nil {
 		return err
 	}
@@ -365,7 +365,7 @@ func (s *surface) create(w http.ResponseWriter, r *http.Request, p accounts.Prin
 	}
 	record, err := s.pins.Create(ctx, p.Account, pin)
 	if named && errors.Is(err, state.ErrExists) {
-		return web.Errorf(http.StatusUnprocessableEntity, "IDEMPOTENCY_KEY_REUSED", "this %s came with another pin before", web.IdempotencyHeader)
+		return web.ErrNameReused
 	}
 	if err != nil {
 		return fmt.Errorf("create pin: %w", err)

@@ -19,14 +19,24 @@ func probes(h web.Health, version string) web.Handler {
 // without a query and without credentials. A request with credentials means a bucket of that
 // name.
 func (s *surface) isProbe(r *http.Request) bool {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	path := r.URL.EscapedPath()
+	return (path == web.AlivePath || path == web.ReadyPath) && s.isPlain(r)
+}
+
+// asksAddresses reports whether a request asks for the addresses of the other APIs, which needs no
+// credentials.
+func (s *surface) asksAddresses(r *http.Request) bool {
+	return s.addresses != nil && r.URL.EscapedPath() == web.AddressesPath && s.isPlain(r)
+}
+
+// isPlain reports whether a request is a GET or HEAD without a query and without credentials, to a
+// host that names no bucket.
+func (s *surface) isPlain(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery != "" {
 		return false
 	}
-	if path := r.URL.EscapedPath(); path != web.AlivePath && path != web.ReadyPath || r.URL.RawQuery != "" {
-		return false
-	}
-	if t, err := s.targetOf(r); err != nil || t.level != levelBucket {
-		return false // the host names a bucket, so this is an object in it
+	if _, inBucket := s.bucketOfHost(r.Host); inBucket {
+		return false // the path is an object
 	}
 	scheme, err := sigv4.SchemeOf(r)
 	return err == nil && scheme == sigv4.SchemeNone

@@ -5,12 +5,53 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
 // always is a node that is ready.
 type always struct{}
 
 func (always) Ready(context.Context) error { return nil }
+
+// The addresses of the other APIs are told without credentials, for the host and the scheme of the request, and only if
+// the node tells them. No bucket or object is hidden by their path.
+func TestAddressesNeedNoCredentials(t *testing.T) {
+	const path = "/.well-known/holdfast"
+	w := newWorld(t)
+	without := w.handler
+	w.options.Addresses = func(host, scheme string) web.Addresses {
+		return web.Addresses{Pinning: scheme + "://" + host + "/p", Web: scheme + "://" + host + "/w"}
+	}
+	w.rebuild(t)
+	for _, tc := range []struct {
+		name     string
+		call     call
+		host     string
+		status   int
+		contains string
+	}{
+		{"told", call{method: "GET", path: path, token: "-"}, "node1:9000", 200, `{"pinning":"http://node1:9000/p","web":"http://node1:9000/w"}`},
+		{"signed", call{method: "GET", path: path}, "", 400, "InvalidBucketName"},
+		{"with a query", call{method: "GET", path: path + "?x=1", token: "-"}, "", 403, "AccessDenied"},
+		{"with another method", call{method: "PUT", path: path, token: "-"}, "", 403, "AccessDenied"},
+		{"an object of a bucket that the host names", call{method: "GET", path: path, token: "-"}, "photos.s3.test", 403, "AccessDenied"},
+	} {
+		r := w.request(t, tc.call)
+		if tc.host != "" {
+			r.Host = tc.host
+		}
+		answer := httptest.NewRecorder()
+		w.handler.ServeHTTP(answer, r)
+		if answer.Code != tc.status || !strings.Contains(answer.Body.String(), tc.contains) {
+			t.Errorf("%s: %d %s, want %d and %q", tc.name, answer.Code, answer.Body, tc.status, tc.contains)
+		}
+	}
+	answer := httptest.NewRecorder()
+	if without.ServeHTTP(answer, w.request(t, call{method: "GET", path: path, token: "-"})); answer.Code != 403 {
+		t.Errorf("a gateway that knows no addresses answers %d", answer.Code)
+	}
+}
 
 // Health is answered without credentials, also while the node starts, and signed requests reach a bucket of that
 // name.

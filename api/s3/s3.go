@@ -162,11 +162,14 @@ type Options struct {
 	// Origins are the web origins whose scripts may use the gateway.
 	Origins []string
 	// Health answers GET /healthz and /readyz without credentials; nil: no such paths.
-	Health  web.Health
-	Now     func() time.Time // nil: time.Now
-	Version string
-	Logger  *slog.Logger
-	Metrics *web.Metrics // nil: no metrics
+	Health web.Health
+	// Addresses returns the URLs of the other APIs of this node, which the gateway tells at
+	// web.AddressesPath without credentials; nil: no such path.
+	Addresses func(host, scheme string) web.Addresses
+	Now       func() time.Time // nil: time.Now
+	Version   string
+	Logger    *slog.Logger
+	Metrics   *web.Metrics // nil: no metrics
 }
 
 // caseTimeout bounds each call of Objects and Accounts that transfers no content, so that a node
@@ -191,6 +194,7 @@ type surface struct {
 	subs      map[string]bool // sub-resources of table
 	stall     time.Duration
 	probes    web.Handler // health checks; nil: none
+	addresses web.Handler // of the other APIs; nil: none
 	running   *running
 }
 
@@ -220,6 +224,9 @@ func build(o Options, stall time.Duration) (http.Handler, error) {
 	}
 	if s.now == nil {
 		s.now = time.Now
+	}
+	if o.Addresses != nil {
+		s.addresses = web.TellAddresses(o.Addresses, o.Limits)
 	}
 	var err error
 	if s.table, err = tableOf(s.operations()); err != nil {
@@ -273,6 +280,9 @@ func (s *surface) serve(w http.ResponseWriter, plain *http.Request) error {
 	s.admit(w.Header(), plain)
 	if err := s.limits.Address(plain); err != nil {
 		return err
+	}
+	if s.asksAddresses(plain) {
+		return s.addresses(w, plain)
 	}
 	r := &request{Request: plain, began: s.now()}
 	var err error

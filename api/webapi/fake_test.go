@@ -111,6 +111,10 @@ func (f fakeUploads) File(_ context.Context, _ uploads.Request, body io.Reader) 
 	return uploads.Result{Pins: make([]pins.Record, 1)}, cmp.Or(err, f.err)
 }
 
+func (f fakeUploads) Folder(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error) {
+	return f.File(ctx, r, body)
+}
+
 func (f fakeUploads) Files(context.Context, uploads.Request, content.NextFile) (uploads.Result, error) {
 	return uploads.Result{Pins: make([]pins.Record, 1)}, f.err
 }

@@ -337,6 +337,9 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 		}
 		if c.access == writesByToken {
 			ask(&fake{who: session}, httptest.NewRequest(c.method, Prefix+c.to, late{}))
+			r := request(c.to, c.sent)
+			r.Header.Set("Idempotency-Key", "k")
+			ask(&fake{who: session, err: state.ErrExists}, r)
 		}
 		if c.access == byToken {
 			for name, value := range map[string]string{"Range": "bytes=1-2", "If-None-Match": `"e"`, "If-Match": `"other"`} {

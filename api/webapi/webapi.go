@@ -140,9 +140,10 @@ type Pins interface {
 
 // Uploads stores and pins what a client sends.
 type Uploads interface {
-	// File stores a file, Files files as a folder, and CAR the blocks of a CAR. Each pins what it has
-	// stored. When it returns, the content is durable on this node and the pins in the cluster.
+	// File stores a file, Folder the tar stream of a folder, Files files as a folder, and CAR the blocks of a
+	// CAR. Each pins what it has stored. When it returns, the content is durable on this node and the pins in the cluster.
 	File(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error)
+	Folder(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error)
 	Files(ctx context.Context, r uploads.Request, next content.NextFile) (uploads.Result, error)
 	CAR(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error)
 }
@@ -255,7 +256,7 @@ func (s *surface) operations() []operation {
 		{http.MethodPost, "/keys/{id}/show", bySession, nil, []string{"password"}, s.showKey},
 		{http.MethodGet, "/pins", mayRead, append([]string{"status", "name", "match"}, page...), nil, s.listPins},
 		{http.MethodPost, "/pins", mayWrite, nil, []string{"cid", "name", "origins", "meta", "until"}, s.createPin},
-		{http.MethodPost, "/pins/upload", writesByToken, []string{"name", "until", "hash", "cid_version"}, nil, s.upload},
+		{http.MethodPost, "/pins/upload", writesByToken, []string{"name", "until", "hash", "cid_version", "entries"}, nil, s.upload},
 		{http.MethodGet, "/pins/{id}", mayRead, nil, nil, s.getPin},
 		{http.MethodDelete, "/pins/{id}", mayWrite, nil, nil, s.deletePin},
 		{http.MethodGet, "/buckets", mayRead, nil, nil, s.listBuckets},

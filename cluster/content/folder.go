@@ -45,7 +45,7 @@ type Folder interface {
 // AddFolder imports the tar stream r as a folder. It does the same as Add otherwise. It returns
 // state.ErrInvalid if r is not the stream of a folder.
 func (c *Content) AddFolder(ctx context.Context, r io.Reader, as Layout) (Imported, error) {
-	return c.add(func(reference string) (Imported, error) { return c.opts.Store.ImportFolder(ctx, reference, r, as) }, nil)
+	return c.AddFolderPinned(ctx, r, as, nil)
 }
 
 // OpenFolder opens a folder. Its arguments and errors are those of Open. It returns state.ErrInvalid

@@ -23,6 +23,12 @@ func (c *Content) AddPinned(ctx context.Context, r io.Reader, as Layout, pin Pin
 	return c.add(func(reference string) (Imported, error) { return c.opts.Store.Import(ctx, reference, r, as) }, pin)
 }
 
+// AddFolderPinned does the same as AddPinned for the tar stream of a folder. It returns state.ErrInvalid if r is not
+// such a stream.
+func (c *Content) AddFolderPinned(ctx context.Context, r io.Reader, as Layout, pin Pin) (Imported, error) {
+	return c.add(func(reference string) (Imported, error) { return c.opts.Store.ImportFolder(ctx, reference, r, as) }, pin)
+}
+
 // AddFilesPinned does the same as AddPinned for files, which become a folder. A folder that would have
 // one entry is left out: its entry, a file or a folder, is the root. It returns state.ErrInvalid for a
 // path that cannot be in a folder.

@@ -8,6 +8,7 @@ package uploads
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -45,6 +46,7 @@ type State interface {
 // Content stores DAGs.
 type Content interface {
 	AddPinned(ctx context.Context, r io.Reader, as content.Layout, pin content.Pin) (content.Imported, error)
+	AddFolderPinned(ctx context.Context, r io.Reader, as content.Layout, pin content.Pin) (content.Imported, error)
 	AddFilesPinned(ctx context.Context, next content.NextFile, as content.Layout, pin content.Pin) (content.Imported, error)
 	ImportCARPinned(ctx context.Context, r io.Reader, pin content.Pin) (content.CAR, error)
 }
@@ -52,6 +54,7 @@ type Content interface {
 // Pins creates and deletes pins.
 type Pins interface {
 	Create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error)
+	Get(ctx context.Context, account state.AccountID, id state.RequestID) (pins.Record, error)
 	Delete(ctx context.Context, account state.AccountID, id state.RequestID) error
 }
 
@@ -83,6 +86,10 @@ type Request struct {
 	Account state.AccountID
 	Pin     pins.Request // of each root; its CID is not read
 	As      content.Layout
+	// Once is the idempotency key of the upload, if Repeats is true: a repeated upload gets the pins of the first
+	// as long as they exist, and makes others only for other roots.
+	Once    state.Hash
+	Repeats bool
 }
 
 // name gives the pin a name, unless no pin may have it.
@@ -98,6 +105,9 @@ func (r *Request) name(name string) {
 type Result struct {
 	Pins []pins.Record // one for each root
 	Size uint64        // of the files or, for a CAR, of its blocks, in bytes
+	// Blocks is the number of blocks in a CAR, and Entries are what is directly in a folder.
+	Blocks  uint64
+	Entries []content.Entry
 }
 
 // File stores body as a file and pins it. When it returns, the content is durable on this node and the
@@ -112,6 +122,16 @@ func (u *Uploads) File(ctx context.Context, r Request, body io.Reader) (out Resu
 		return u.content.AddPinned(ctx, left.reader(body), r.As, pin)
 	})
 	out.Size = done.Size
+	return out, err
+}
+
+// Folder stores the tar stream of a folder and pins the folder. It returns state.ErrInvalid if body is not such a
+// stream. Otherwise it does the same as File. The bytes of an upload are those of the stream.
+func (u *Uploads) Folder(ctx context.Context, r Request, body io.Reader) (out Result, err error) {
+	done, err := u.store(ctx, &r, &out, func(left *allowed, pin content.Pin) (content.Imported, error) {
+		return u.content.AddFolderPinned(ctx, left.reader(body), r.As, pin)
+	})
+	out.Size, out.Entries = done.Size, done.Entries
 	return out, err
 }
 
@@ -149,6 +169,7 @@ func (u *Uploads) Files(ctx context.Context, r Request, next content.NextFile) (
 func (u *Uploads) CAR(ctx context.Context, r Request, body io.Reader) (out Result, err error) {
 	done, err := u.store(ctx, &r, &out, func(left *allowed, pin content.Pin) (content.Imported, error) {
 		car, err := u.content.ImportCARPinned(ctx, left.reader(body), pin)
+		out.Blocks = car.Blocks
 		return content.Imported{Size: car.Bytes}, err
 	})
 	out.Size = done.Size
@@ -194,7 +215,7 @@ func (u *Uploads) pin(ctx context.Context, r *Request, roots []cid.Cid) (all []p
 	for _, root := range roots {
 		each := r.Pin
 		each.CID = root.String()
-		record, err := u.create(ctx, r.Account, each)
+		record, err := u.create(ctx, r, each)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("pin %s: %w", root, err), u.undo(ctx, r.Account, all))
 		}
@@ -203,10 +224,23 @@ func (u *Uploads) pin(ctx context.Context, r *Request, roots []cid.Cid) (all []p
 	return all, nil
 }
 
-func (u *Uploads) create(ctx context.Context, account state.AccountID, r pins.Request) (pins.Record, error) {
+// create creates the pin of one root. A repeated upload gets the pin of the first, unless that was deleted, as it is
+// if the pin of another root could not be created.
+func (u *Uploads) create(ctx context.Context, r *Request, pin pins.Request) (pins.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, pinTimeout)
 	defer cancel()
-	return u.pins.Create(ctx, account, r)
+	if !r.Repeats {
+		return u.pins.Create(ctx, r.Account, pin)
+	}
+	name := sha256.Sum256(append(r.Once[:], pin.CID...))
+	record, err := u.pins.Create(pins.Once(ctx, name), r.Account, pin)
+	if err != nil {
+		return record, err
+	}
+	if _, err = u.pins.Get(ctx, r.Account, record.ID); errors.Is(err, state.ErrNotFound) {
+		return u.pins.Create(ctx, r.Account, pin)
+	}
+	return record, err
 }
 
 func (u *Uploads) undo(ctx context.Context, account state.AccountID, all []pins.Record) error {

@@ -56,6 +56,10 @@ func (f *fake) AddPinned(_ context.Context, r io.Reader, _ content.Layout, pin c
 	return content.Imported{Root: roots[0], Size: n}, err
 }
 
+func (f *fake) AddFolderPinned(ctx context.Context, r io.Reader, as content.Layout, pin content.Pin) (content.Imported, error) {
+	return f.AddPinned(ctx, r, as, pin)
+}
+
 func (f *fake) AddFilesPinned(_ context.Context, next content.NextFile, _ content.Layout, pin content.Pin) (content.Imported, error) {
 	var size uint64
 	for {
@@ -95,6 +99,13 @@ func (f *fake) Create(_ context.Context, account state.AccountID, r pins.Request
 	var record pins.Record
 	record.ID = state.RequestID(fmt.Sprintf("pin%d", len(f.created)))
 	return record, nil
+}
+
+func (f *fake) Get(_ context.Context, _ state.AccountID, id state.RequestID) (pins.Record, error) {
+	if slices.Contains(f.deleted, id) {
+		return pins.Record{}, state.ErrNotFound
+	}
+	return pins.Record{}, nil
 }
 
 func (f *fake) Delete(_ context.Context, _ state.AccountID, id state.RequestID) error {

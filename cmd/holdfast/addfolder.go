@@ -29,35 +29,71 @@ func (a *app) importFolder(ctx context.Context, o operator, paths []string, how 
 		return client.Content{}, err
 	}
 	bar := a.newBar(-1, "importing")
-	out, in := io.Pipe()
-	p := &packer{ctx: ctx, to: tar.NewWriter(in), hidden: how.hidden}
-	packed := make(chan error, 1)
-	go func() {
-		err := p.pack(paths, names)
-		_ = in.CloseWithError(err) // never fails
-		packed <- err
-	}()
-	added, err := o.Import(ctx, io.TeeReader(out, bar), client.Import{
+	p := pack(ctx, paths, names, how.hidden)
+	added, err := o.Import(ctx, io.TeeReader(p, bar), client.Import{
 		Hash: how.hash, CIDVersion: how.version, Folder: true, Entries: len(paths) > 1,
 	})
-	_ = bar.Finish()                    // it is only for the eye
-	_ = out.CloseWithError(errAnswered) // never fails
+	_ = bar.Finish() // it is only for the eye
+	_ = p.Close()    // never fails
+	if err == nil {
+		return added, a.packed(ctx, p)
+	}
+	if failed := p.result(ctx); failed != nil {
+		err = failed // the node only knows that the stream ended early
+	}
+	return client.Content{}, err
+}
+
+// packing is a folder that is being packed, as a tar stream.
+type packing struct {
+	*io.PipeReader
+
+	packer *packer
+	ended  chan error // gets the result of the packer
+}
+
+// pack begins to pack paths under names. The caller closes the result.
+func pack(ctx context.Context, paths, names []string, hidden bool) *packing {
+	out, in := io.Pipe()
+	p := &packing{out, &packer{ctx: ctx, to: tar.NewWriter(in), hidden: hidden}, make(chan error, 1)}
+	go func() {
+		err := p.packer.pack(paths, names)
+		_ = in.CloseWithError(err) // never fails
+		p.ended <- err
+	}()
+	return p
+}
+
+// Close implements io.Closer. It ends the packer, if that has not ended.
+func (p *packing) Close() error { return p.CloseWithError(errAnswered) }
+
+// result waits for the end of the packer after Close and returns its error, if it has one of its own. It does not
+// wait longer than ctx.
+func (p *packing) result(ctx context.Context) error {
 	select {
 	case <-ctx.Done(): // the packer may hang in a file system that does not answer
-		return client.Content{}, errInterrupted
-	case failed := <-packed:
-		if failed != nil && !errors.Is(failed, errAnswered) {
-			return client.Content{}, failed // the node only knows that the stream ended early
+		return errInterrupted
+	case err := <-p.ended:
+		if errors.Is(err, errAnswered) {
+			return nil
 		}
+		return err
 	}
-	if err == nil && p.unseen > 0 {
+}
+
+// packed returns the error of a packer after Close, and reports what it has left out.
+func (a *app) packed(ctx context.Context, p *packing) error {
+	if err := p.result(ctx); err != nil {
+		return err
+	}
+	if unseen := p.packer.unseen; unseen > 0 {
 		what := "hidden files and folders were"
-		if p.unseen == 1 {
+		if unseen == 1 {
 			what = "hidden file or folder was"
 		}
-		a.say(a.stderr, "holdfast: add: %d %s left out; --hidden adds them\n", p.unseen, what)
+		a.say(a.stderr, "holdfast: add: %d %s left out; --hidden adds them\n", unseen, what)
 	}
-	return added, err
+	return nil
 }
 
 // errAnswered ends the packer when the node has answered before it got everything.

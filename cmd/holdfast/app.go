@@ -42,6 +42,8 @@ type app struct {
 	typist typist // hides what a user types at prompts
 
 	data    string // value of the flag --data
+	chosen  bool   // the command could work on a cluster, and uses the node on this machine
+	reads   bool   // the command reads content by its CID
 	started bool   // cobra has accepted the command line, so that a later failure is not wrong usage
 	misused error  // error for a request for help about a command that does not exist; nil if there was none
 }
@@ -81,6 +83,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil && !errors.Is(err, errInterrupted) {
 		err = errInterrupted
 	}
+	err = a.hintPlace(err)
 	if folder, other := a.folder(); other == nil {
 		err = explain(err, folder)
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	gateway "github.com/holdfast-ipfs/holdfast/api/client"
 	"github.com/spf13/cobra"
 )
 
@@ -23,12 +24,13 @@ func (a *app) carImportCommand() *cobra.Command {
 	var (
 		user, name string
 		asJSON     bool
+		r          *remote
 	)
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Import a CAR file, pin its roots, and print their CIDs",
-		Long: `Imports the blocks of FILE, a CAR of version 1 or 2, through this node. The
-node verifies each block against its CID. The command pins each root that the
+		Long: `Imports the blocks of FILE, a CAR of version 1 or 2, through a node. The node
+verifies each block against its CID. The command pins each root that the
 header names, and waits until enough copies of each are durable. It writes the
 CIDs of the roots, one a line, to standard output. With - as FILE it reads
 standard input.
@@ -37,24 +39,29 @@ Nothing is pinned if the file is cut off or damaged, has a block of more than
 2 MiB, names no root or more than 1,024, or does not have all blocks of a root.
 Blocks that a member of the cluster has may be missing in the file. To let the
 cluster get missing blocks from the IPFS network, use pin add. Blocks that
-belong to no root are deleted later.`,
+belong to no root are deleted later.
+
+` + placeHelp,
 		Example: `  holdfast car import site.car
-  ipfs dag export bafybei... | holdfast car import - --user ann@example.org`,
+  ipfs dag export bafybei... | holdfast car import - --user ann@example.org
+  holdfast car import site.car --profile work`,
 		Args: arguments(fileArgument),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := a.operator()
+			p, err := a.placeOf(cmd, r, user)
 			if err != nil {
 				return err
 			}
+			defer p.close()
 			if name == "" && args[0] != "-" {
 				name = filepath.Base(args[0])
 			}
 			if !utf8.ValidString(name) {
 				return fmt.Errorf("the name of %q is not UTF-8: give the pins one with --name", args[0])
 			}
-			return a.importCAR(cmd.Context(), o, args[0], user, name, asJSON)
+			return a.importCAR(cmd.Context(), p, args[0], user, name, asJSON)
 		},
 	}
+	r = a.remoteFlags(cmd)
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that gets the pins (default the operator's account)")
 	cmd.Flags().StringVar(&name, "name", "", "`name` of the pins (default the name of the file)")
 	jsonFlag(cmd, &asJSON)
@@ -76,33 +83,25 @@ type importedRoot struct {
 	Status    string `json:"status"` // status of the pin
 }
 
-func (a *app) importCAR(ctx context.Context, o operator, path, user, name string, asJSON bool) error {
+func (a *app) importCAR(ctx context.Context, p place, path, user, name string, asJSON bool) error {
 	if info, err := os.Stat(path); path != "-" && err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder: a CAR is a file", path)
 	}
-	in, size, done, err := a.input(ctx, path)
+	var car client.CAR
+	var pins []client.PinStatus // of its roots
+	var err error
+	if p.cluster != nil {
+		car, pins, err = a.uploadCAR(ctx, p.cluster, path, name)
+	} else {
+		car, pins, err = a.importRoots(ctx, p.node, path, user, name)
+	}
 	if err != nil {
 		return err
-	}
-	defer done()
-	bar := a.newBar(size, "importing")
-	car, err := o.ImportCAR(ctx, user, io.TeeReader(in, bar))
-	_ = bar.Finish() // it is only for the eye
-	if err != nil {
-		return err
-	}
-	var pins []client.PinStatus
-	for _, root := range car.Roots {
-		pin, err := o.AddPin(ctx, user, client.Pin{CID: root, Name: name})
-		if err != nil {
-			return fmt.Errorf("%s is imported but not pinned, and %d of %d roots have pins: %w", root, len(pins), len(car.Roots), err)
-		}
-		pins = append(pins, pin)
 	}
 	result := importedCAR{Blocks: car.Blocks, Bytes: car.Bytes}
 	var failed error // of the first root that failed
 	for i, pin := range pins {
-		pin, err := a.waitPinned(ctx, o, user, pin)
+		pin, err := a.waitPinned(ctx, p, user, pin)
 		result.Roots = append(result.Roots, importedRoot{car.Roots[i], pin.RequestID, pin.Status})
 		if err != nil && !errors.Is(err, errInterrupted) {
 			err = fmt.Errorf("%s: %w", car.Roots[i], err)
@@ -123,6 +122,43 @@ func (a *app) importCAR(ctx context.Context, o operator, path, user, name string
 		return errors.Join(a.did(true, result, ""), failed)
 	}
 	return failed
+}
+
+// importRoots imports a CAR through the node, and pins its roots.
+func (a *app) importRoots(ctx context.Context, o operator, path, user, name string) (car client.CAR, pins []client.PinStatus, err error) {
+	in, size, done, err := a.input(ctx, path)
+	if err != nil {
+		return car, nil, err
+	}
+	defer done()
+	bar := a.newBar(size, "importing")
+	car, err = o.ImportCAR(ctx, user, io.TeeReader(in, bar))
+	_ = bar.Finish() // it is only for the eye
+	if err != nil {
+		return car, nil, err
+	}
+	for _, root := range car.Roots {
+		pin, err := o.AddPin(ctx, user, client.Pin{CID: root, Name: name})
+		if err != nil {
+			return car, nil, fmt.Errorf("%s is imported but not pinned, and %d of %d roots have pins: %w", root, len(pins), len(car.Roots), err)
+		}
+		pins = append(pins, pin)
+	}
+	return car, pins, nil
+}
+
+// uploadCAR uploads a CAR to a cluster, which pins its roots: all or none.
+func (a *app) uploadCAR(ctx context.Context, c *gateway.Client, path, name string) (car client.CAR, pins []client.PinStatus, err error) {
+	done, err := a.uploadFile(ctx, c, gateway.PinUpload{Type: gateway.TypeCAR, Name: name}, path)
+	if err != nil {
+		return car, nil, err
+	}
+	car = client.CAR{Blocks: done.Blocks, Bytes: done.Size}
+	for _, pin := range done.Pins {
+		car.Roots = append(car.Roots, pin.CID)
+		pins = append(pins, uploadedPin(pin))
+	}
+	return car, pins, nil
 }
 
 func (a *app) carExportCommand() *cobra.Command {
@@ -148,12 +184,16 @@ objects refer to.`,
 			if (output == "" || output == "-") && isTerminal(a.stdout) {
 				return usagef("%s: standard output is a terminal: name a file with -o", called(cmd))
 			}
-			o, err := a.operator()
+			o, err := a.readingNode(cmd)
 			if err != nil {
 				return err
 			}
 			return a.exportCAR(cmd.Context(), o, user, text, output)
 		},
+	}
+	_ = a.remoteFlags(cmd) // that they are not for this command is an error that says what is
+	for _, name := range remoteNames {
+		cmd.Flags().Lookup(name).Hidden = true
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write (default standard output)")
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (default the operator, who can read everything)")

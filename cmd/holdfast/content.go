@@ -32,14 +32,17 @@ type addPlan struct {
 
 func (a *app) addCommand() *cobra.Command {
 	var plan addPlan
+	var r *remote
 	cmd := &cobra.Command{
 		Use:   "add PATH...",
 		Short: "Import files and folders, pin them, and print the CID",
-		Long: `Imports a file or a folder through this node, pins it, and waits until enough
-copies are durable. The command writes the CID, and nothing else, to standard
-output. With - as PATH it reads a file from standard input. Several PATHs become
-the entries of one folder, which gets the pin: the command writes a line with
-CID and name for each PATH, and the CID of the folder in the last line.
+		Long: `Imports a file or a folder, pins it, and waits until enough copies are durable.
+The command writes the CID, and nothing else, to standard output. With - as PATH
+it reads a file from standard input. Several PATHs become the entries of one
+folder, which gets the pin: the command writes a line with CID and name for each
+PATH, and the CID of the folder in the last line.
+
+` + placeHelp + `
 
 In a folder, files and folders whose names begin with a dot are left out unless
 --hidden is given. Symbolic links are stored as links and not followed, except
@@ -53,7 +56,8 @@ with its default settings. Version 0 implies sha2-256.`,
 		Example: `  holdfast add holiday.jpg
   holdfast add photos
   holdfast add --hash sha2-256 --cid-version 0 website
-  tar c photos | holdfast add - --name photos.tar --user ann@example.org`,
+  tar c photos | holdfast add - --name photos.tar --user ann@example.org
+  holdfast add photos --profile work`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			return arguments("PATH")(cmd, args[:min(len(args), 1)])
 		},
@@ -61,13 +65,15 @@ with its default settings. Version 0 implies sha2-256.`,
 			if err := checkLayout(called(cmd), plan.hash, plan.version); err != nil {
 				return err
 			}
-			o, err := a.operator()
+			p, err := a.placeOf(cmd, r, plan.user)
 			if err != nil {
 				return err
 			}
-			return a.add(cmd.Context(), o, args, plan)
+			defer p.close()
+			return a.add(cmd.Context(), p, args, plan)
 		},
 	}
+	r = a.remoteFlags(cmd)
 	cmd.Flags().StringVar(&plan.user, "user", "", "`email` of the account that gets the pin (default the operator's account)")
 	cmd.Flags().StringVar(&plan.name, "name", "", "`name` of the pin (default the name of the file or folder)")
 	cmd.Flags().StringVar(&plan.hash, "hash", "", "hash `function` of the CIDs: blake3 or sha2-256 (default blake3)")
@@ -105,7 +111,7 @@ type addedFile struct {
 }
 
 // add imports files and folders and pins the root.
-func (a *app) add(ctx context.Context, o operator, paths []string, plan addPlan) error {
+func (a *app) add(ctx context.Context, p place, paths []string, plan addPlan) error {
 	folder := len(paths) > 1
 	if paths[0] != "-" && !folder {
 		info, err := os.Stat(paths[0])
@@ -121,20 +127,17 @@ func (a *app) add(ctx context.Context, o operator, paths []string, plan addPlan)
 		return fmt.Errorf("the name of %q is not UTF-8: give the pin one with --name", paths[0])
 	}
 	var added client.Content
+	var pin client.PinStatus
 	var err error
-	if folder {
-		added, err = a.importFolder(ctx, o, paths, plan)
+	if p.cluster != nil {
+		added, pin, err = a.uploadPaths(ctx, p.cluster, paths, folder, plan)
 	} else {
-		added, err = a.importFile(ctx, o, paths[0], plan)
+		added, pin, err = a.importPaths(ctx, p.node, paths, folder, plan)
 	}
 	if err != nil {
 		return err
 	}
-	pin, err := o.AddPin(ctx, plan.user, client.Pin{CID: added.CID, Name: plan.name})
-	if err != nil {
-		return fmt.Errorf("%s is imported but not pinned: %w", added.CID, err)
-	}
-	pin, err = a.waitPinned(ctx, o, plan.user, pin)
+	pin, err = a.waitPinned(ctx, p, plan.user, pin)
 	if err != nil && !errors.Is(err, errInterrupted) {
 		return err
 	}
@@ -144,6 +147,23 @@ func (a *app) add(ctx context.Context, o operator, paths []string, plan addPlan)
 		}
 	}
 	return errors.Join(a.did(plan.json, addedFile{added.CID, added.Size, pin.RequestID, pin.Status, added.Entries}, "%s", added.CID), err)
+}
+
+// importPaths imports a file or a folder through the node and pins it. It returns the content and the pin.
+func (a *app) importPaths(ctx context.Context, o operator, paths []string, folder bool, plan addPlan) (added client.Content, pin client.PinStatus, err error) {
+	if folder {
+		added, err = a.importFolder(ctx, o, paths, plan)
+	} else {
+		added, err = a.importFile(ctx, o, paths[0], plan)
+	}
+	if err != nil {
+		return added, pin, err
+	}
+	pin, err = o.AddPin(ctx, plan.user, client.Pin{CID: added.CID, Name: plan.name})
+	if err != nil {
+		err = fmt.Errorf("%s is imported but not pinned: %w", added.CID, err)
+	}
+	return added, pin, err
 }
 
 // importFile imports a file, or standard input for the path -.
@@ -230,12 +250,12 @@ bad node, but not against a whole cluster that lies.`,
 			}
 			return a.getObject(cmd, r, s, args, output, plan)
 		}
-		for _, name := range []string{"verify", "blake3", "endpoint", "token", "profile", "encrypt", "identity", "passphrase-file"} {
+		for _, name := range []string{"verify", "blake3", "encrypt", "identity", "passphrase-file"} {
 			if cmd.Flags().Changed(name) {
 				return usagef("%s: --%s is for s3://BUCKET/KEY: the node on this machine verifies each block of a CID", called(cmd), name)
 			}
 		}
-		o, err := a.operator()
+		o, err := a.readingNode(cmd)
 		if err != nil {
 			return err
 		}

@@ -311,3 +311,12 @@ func call(t *testing.T, node operator, stdin string, args ...string) outcome {
 	code := a.execute(t.Context(), args)
 	return outcome{code, w.out.String(), w.errs.String()}
 }
+
+// absent is the API of a data folder that does not exist.
+type absent struct{ operator }
+
+func (absent) Pins(context.Context, string, client.PinFilter) iter.Seq2[client.PinStatus, error] {
+	return func(yield func(client.PinStatus, error) bool) {
+		yield(client.PinStatus{}, fmt.Errorf("%w: /x", client.ErrNoFolder))
+	}
+}

@@ -18,13 +18,16 @@ import (
 )
 
 func (a *app) pinCommand() *cobra.Command {
-	return group("pin", "Manage pins of the operator or of an account", `  holdfast pin add bafybei... --name first --wait
-  holdfast pin ls --status failed`,
+	cmd := group("pin", "Manage pins of the operator or of an account", `  holdfast pin add bafybei... --name first --wait
+  holdfast pin ls --status failed
+  holdfast pin ls --profile work`,
 		a.pinAddCommand(), a.pinListCommand(), a.pinGetCommand(), a.pinRemoveCommand(), a.pinImportCommand())
+	cmd.Long = "Manages pins. The command pin import is for the node on this machine.\n\n" + placeHelp
+	return cmd
 }
 
 func userFlag(cmd *cobra.Command, into *string) {
-	cmd.Flags().StringVar(into, "user", "", "`email` of the account (default the operator's account)")
+	cmd.Flags().StringVar(into, "user", "", "`email` of the account, on the node of this machine (default the operator's account)")
 	mustNotBeEmpty(cmd, "user")
 	mustBeText(cmd, "user")
 }
@@ -32,6 +35,7 @@ func userFlag(cmd *cobra.Command, into *string) {
 func (a *app) pinAddCommand() *cobra.Command {
 	var (
 		user    string
+		where   *remote
 		request client.Pin
 		meta    []string
 		wait    bool
@@ -53,10 +57,11 @@ is fetched again.`,
   holdfast pin add bafybei... --until 720h`,
 		Args: arguments("CID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := a.operator()
+			o, err := a.placeOf(cmd, where, user)
 			if err != nil {
 				return err
 			}
+			defer o.close()
 			if request.CID, err = plainCID(called(cmd), args[0]); err != nil {
 				return err
 			}
@@ -79,6 +84,7 @@ is fetched again.`,
 			return err
 		},
 	}
+	where = a.remoteFlags(cmd)
 	userFlag(cmd, &user)
 	cmd.Flags().StringVar(&request.Name, "name", "", "`name` of the pin")
 	cmd.Flags().StringArrayVar(&request.Origins, "origin", nil, "`multiaddr` with /p2p/ of a peer that has the content (repeatable)")
@@ -95,7 +101,7 @@ is fetched again.`,
 // waitPinned waits until the pin is pinned and returns its last state. If the pin fails, or ctx
 // ends, it returns the last known state and an error with the reason. The node continues to fetch
 // the pin after ctx ends.
-func (a *app) waitPinned(ctx context.Context, o operator, user string, pin client.PinStatus) (client.PinStatus, error) {
+func (a *app) waitPinned(ctx context.Context, o pinner, user string, pin client.PinStatus) (client.PinStatus, error) {
 	bar := a.newSpinner(pin.Status)
 	last, err := o.WaitPin(ctx, user, pin.RequestID, func(p client.PinStatus) {
 		bar.Describe(printable(p.Status + " " + p.Info["status_details"]))
@@ -167,6 +173,7 @@ func metaPairs(command string, given []string) (meta map[string]string, err erro
 func (a *app) pinListCommand() *cobra.Command {
 	var (
 		user   string
+		where  *remote
 		filter client.PinFilter
 		meta   []string
 		limit  int
@@ -187,10 +194,11 @@ func (a *app) pinListCommand() *cobra.Command {
 			if limit < 0 {
 				return usagef("%s: --limit %d is a negative number", called(cmd), limit)
 			}
-			o, err := a.operator()
+			o, err := a.placeOf(cmd, where, user)
 			if err != nil {
 				return err
 			}
+			defer o.close()
 			pins, more, err := listPins(o.Pins(cmd.Context(), user, filter), limit)
 			if err != nil {
 				return err
@@ -206,6 +214,7 @@ func (a *app) pinListCommand() *cobra.Command {
 			return err
 		},
 	}
+	where = a.remoteFlags(cmd)
 	userFlag(cmd, &user)
 	cmd.Flags().StringSliceVar(&filter.Statuses, "status", pinStates, "`states` of the pins to list, joined by commas")
 	mustHaveEntries(cmd, "status")
@@ -275,6 +284,7 @@ func printable(text string) string {
 func (a *app) pinGetCommand() *cobra.Command {
 	var (
 		user   string
+		where  *remote
 		asJSON bool
 	)
 	cmd := &cobra.Command{
@@ -284,10 +294,11 @@ func (a *app) pinGetCommand() *cobra.Command {
 		Example: "  holdfast pin get 5ab0c7d8-2f44-4c53-9d0f-2d6f3f4a9f0e --json",
 		Args:    arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := a.operator()
+			o, err := a.placeOf(cmd, where, user)
 			if err != nil {
 				return err
 			}
+			defer o.close()
 			pin, err := o.Pin(cmd.Context(), user, args[0])
 			if err != nil {
 				return err
@@ -299,6 +310,7 @@ func (a *app) pinGetCommand() *cobra.Command {
 			return nil
 		},
 	}
+	where = a.remoteFlags(cmd)
 	userFlag(cmd, &user)
 	jsonFlag(cmd, &asJSON)
 	return cmd
@@ -335,8 +347,9 @@ func writePin(w io.Writer, p palette, pin client.PinStatus) {
 
 func (a *app) pinRemoveCommand() *cobra.Command {
 	var (
-		user string
-		r    *removal
+		user  string
+		where *remote
+		r     *removal
 	)
 	cmd := &cobra.Command{
 		Use:   "rm ID",
@@ -347,10 +360,11 @@ which holdfast pin ls lists.`,
 		Example: "  holdfast pin rm 5ab0c7d8-2f44-4c53-9d0f-2d6f3f4a9f0e",
 		Args:    arguments("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := a.operator()
+			o, err := a.placeOf(cmd, where, user)
 			if err != nil {
 				return err
 			}
+			defer o.close()
 			pin, err := o.Pin(cmd.Context(), user, args[0])
 			if err != nil {
 				return err
@@ -370,6 +384,7 @@ which holdfast pin ls lists.`,
 		},
 	}
 	r = removalFlags(cmd)
+	where = a.remoteFlags(cmd)
 	userFlag(cmd, &user)
 	return cmd
 }

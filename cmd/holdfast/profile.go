@@ -37,7 +37,12 @@ reads it from standard input. To change or remove a profile, edit the file:
   token = "eyJ..."            # or access_key and secret_key
   identity = "/home/ann/.config/holdfast/identity"
   identity_command = "pass show holdfast"
-  console = "https://console.example.org"    # for links of holdfast share`,
+  console = "https://console.example.org"    # for links of holdfast share
+  pinning = ["https://pins.example.org"]
+
+The commands pin, add and car import ask a gateway for the addresses of the
+pinning API and of the console of its node. If these are not the addresses for
+clients, as behind a proxy, name the right ones with pinning and console.`,
 		Example: `  holdfast profile add home --endpoint https://node1.example.org:9000 --endpoint https://node2.example.org:9000
   holdfast key create --user ann@example.org --json | jq -r .token | holdfast profile add home --endpoint https://node1:9000`,
 		Args: arguments("NAME"),
@@ -58,15 +63,16 @@ reads it from standard input. To change or remove a profile, edit the file:
 			} else if err != nil {
 				return err
 			}
-			return a.did(asJSON, profileRow{args[0], p.Endpoints, p.Identity, p.Console, false}, "added %s to %s", args[0], path)
+			return a.did(asJSON, profileRow{args[0], p.Endpoints, p.Pinning, p.Identity, p.Console, false}, "added %s to %s", args[0], path)
 		},
 	}
 	cmd.Flags().StringArrayVar(&p.Endpoints, "endpoint", nil, "`url` of the S3 gateway of a node; repeatable (required)")
 	cmd.Flags().StringVar(&p.Identity, "identity", "", "`file` with the identity, see holdfast keygen")
-	cmd.Flags().StringVar(&p.Console, "console", "", "`url` of the console, for links of holdfast share")
+	cmd.Flags().StringVar(&p.Console, "console", "", "`url` of the console, for links of holdfast share and for uploads of add and car import")
+	cmd.Flags().StringArrayVar(&p.Pinning, "pinning", nil, "`url` of the pinning API of a node; repeatable (default what the gateways tell)")
 	jsonFlag(cmd, &asJSON)
-	mustNotBeEmpty(cmd, "endpoint", "identity", "console")
-	mustBeText(cmd, "endpoint", "identity", "console")
+	mustNotBeEmpty(cmd, "endpoint", "identity", "console", "pinning")
+	mustBeText(cmd, "endpoint", "identity", "console", "pinning")
 	return cmd
 }
 
@@ -89,6 +95,7 @@ func (a *app) readToken(ctx context.Context) (token string, err error) {
 type profileRow struct {
 	Name      string   `json:"name"`
 	Endpoints []string `json:"endpoints"`
+	Pinning   []string `json:"pinning,omitempty"`
 	Identity  string   `json:"identity,omitempty"`
 	Console   string   `json:"console,omitempty"`
 	Default   bool     `json:"default"`
@@ -113,7 +120,7 @@ func (a *app) profileListCommand() *cobra.Command {
 			var rows []profileRow
 			for _, name := range slices.Sorted(maps.Keys(all.Named)) {
 				p := all.Named[name]
-				rows = append(rows, profileRow{name, notNil(p.Endpoints), p.Identity, p.Console, name == all.Default})
+				rows = append(rows, profileRow{name, notNil(p.Endpoints), p.Pinning, p.Identity, p.Console, name == all.Default})
 			}
 			if asJSON {
 				return a.printJSON(notNil(rows))

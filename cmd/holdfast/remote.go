@@ -53,7 +53,7 @@ func (a *app) remoteSettings(r *remote) (config.Profile, error) {
 		return p, err
 	}
 	if len(r.endpoints) > 0 {
-		p.Endpoints = r.endpoints
+		p.Use(r.endpoints)
 	}
 	if r.token != "" {
 		p.Token, p.AccessKey, p.SecretKey = r.token, "", ""
@@ -84,7 +84,7 @@ func (a *app) clusterOf(cmd *cobra.Command, p config.Profile) (*gateway.Client, 
 		debug.SetMemoryLimit(clientMemory)
 	}
 	c, err := gateway.New(gateway.Options{
-		Endpoints: p.Endpoints, Token: p.Token, AccessKey: p.AccessKey, SecretKey: p.SecretKey,
+		Endpoints: p.Endpoints, Pinning: p.Pinning, Console: p.Web, Token: p.Token, AccessKey: p.AccessKey, SecretKey: p.SecretKey,
 		UserAgent: "holdfast/" + a.version,
 	})
 	if errors.Is(err, gateway.ErrOptions) {

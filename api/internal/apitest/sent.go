@@ -41,6 +41,13 @@ func (s *Sent) AddPinned(ctx context.Context, r io.Reader, as content.Layout, pi
 	}, as, pin)
 }
 
+// AddFolderPinned implements uploads.Content. It stores the stream as one file.
+func (s *Sent) AddFolderPinned(ctx context.Context, r io.Reader, as content.Layout, pin content.Pin) (content.Imported, error) {
+	done, err := s.AddPinned(ctx, r, as, pin)
+	done.Entries = []content.Entry{{Name: "a.txt", CID: done.Root}}
+	return done, err
+}
+
 // AddFilesPinned implements uploads.Content.
 func (s *Sent) AddFilesPinned(_ context.Context, next content.NextFile, as content.Layout, pin content.Pin) (content.Imported, error) {
 	files, all := map[string]string{}, ""

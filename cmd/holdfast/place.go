@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"net/http"
+	"os"
+
+	"github.com/holdfast-ipfs/holdfast/api/admin/client"
+	gateway "github.com/holdfast-ipfs/holdfast/api/client"
+	"github.com/holdfast-ipfs/holdfast/config"
+	"github.com/spf13/cobra"
+)
+
+// pinner is the part of operator that commands on pins use. It is served by the node on this machine,
+// or by a cluster for the account of a key.
+type pinner interface {
+	AddPin(ctx context.Context, user string, p client.Pin) (client.PinStatus, error)
+	Pin(ctx context.Context, user, id string) (client.PinStatus, error)
+	Pins(ctx context.Context, user string, f client.PinFilter) iter.Seq2[client.PinStatus, error]
+	RemovePin(ctx context.Context, user, id string) error
+	WaitPin(ctx context.Context, user, id string, seen func(client.PinStatus)) (client.PinStatus, error)
+}
+
+// place is where a command on pins works: on the node of this machine, or on a cluster.
+type place struct {
+	pinner
+
+	node    operator        // nil for a cluster
+	cluster *gateway.Client // nil for the node
+}
+
+// close ends the use of the place.
+func (p place) close() {
+	if p.cluster != nil {
+		p.cluster.Close()
+	}
+}
+
+// remoteNames are the flags that choose a cluster.
+var remoteNames = []string{"profile", "endpoint", "token"}
+
+// placeHelp is the part of help texts about the place.
+const placeHelp = `With --profile, --endpoint or --token the command works on a cluster, with the
+rights of an API key, and with --data on the node of this machine. Without them
+it works on the node if HOLDFAST_DATA is set or the default data folder exists,
+and otherwise on the cluster that the environment or the default profile names.
+Pinned content is public: everybody who knows its CID can read it.`
+
+// placeOf returns the place that the command line and the environment choose. user is the value of --user,
+// which only a node on this machine takes. The caller closes the place.
+func (a *app) placeOf(cmd *cobra.Command, r *remote, user string) (place, error) {
+	remote, err := a.choosesCluster(cmd)
+	if err != nil {
+		return place{}, err
+	}
+	if !remote {
+		a.chosen = true
+		o, err := a.operator()
+		return place{pinner: o, node: o}, err
+	}
+	if user != "" {
+		return place{}, usagef("%s: --user is for the node on this machine: on a cluster a key belongs to one account", called(cmd))
+	}
+	p, err := a.remoteSettings(r)
+	if err != nil {
+		return place{}, err
+	}
+	if len(p.Endpoints) > 0 && p.Token == "" && p.AccessKey != "" {
+		return place{}, usagef("%s: pins need the token of a key, and there is only its access key: set HOLDFAST_TOKEN, or add token to the profile", called(cmd))
+	}
+	c, err := a.clusterOf(cmd, p)
+	if err != nil {
+		return place{}, err
+	}
+	return place{pinner: clusterPins{c}, cluster: c}, nil
+}
+
+// choosesCluster returns whether a command works on a cluster and not on the node of this machine. The
+// flags decide. Without them it is the node if HOLDFAST_DATA is set or the default data folder exists,
+// so that an operator whose environment also has a key of a cluster gets what the node has. Otherwise
+// it is the cluster that the environment or the default profile names, if there is one.
+func (a *app) choosesCluster(cmd *cobra.Command) (bool, error) {
+	for _, name := range remoteNames {
+		switch {
+		case !cmd.Flags().Changed(name):
+		case a.data != "":
+			return false, usagef("%s: --data names the node on this machine, and --%s a cluster: give one of them", called(cmd), name)
+		default:
+			return true, nil
+		}
+	}
+	if a.data != "" || config.HasDataDir(a.environ) {
+		return false, nil
+	}
+	if folder, err := a.folder(); err == nil {
+		if _, err := os.Stat(folder); !errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+	}
+	p, err := config.ClientProfile("", a.environ)
+	if errors.Is(err, config.ErrProfile) {
+		err = usagef("%v", err)
+	}
+	return err == nil && len(p.Endpoints) > 0, err
+}
+
+// hintPlace adds to the error of a command that has found no data folder how it works without one.
+func (a *app) hintPlace(err error) error {
+	switch {
+	case !errors.Is(err, client.ErrNoFolder):
+		return err
+	case a.chosen:
+		return fmt.Errorf("%w, or a cluster with --profile or --endpoint", err)
+	case a.reads:
+		return fmt.Errorf("%w; %s", err, readsElsewhere)
+	}
+	return err
+}
+
+// readsElsewhere says how to read content by its CID on a machine without a node.
+const readsElsewhere = "without a node on this machine, read content by its CID with any IPFS client (ipfs get CID) or from the IPFS gateway of the cluster"
+
+// readingNode returns the node on this machine, for a command that reads content by its CID. The API keys of a
+// cluster do not serve for that, so the flags of remoteFlags are wrong usage.
+func (a *app) readingNode(cmd *cobra.Command) (operator, error) {
+	for _, name := range remoteNames {
+		if cmd.Flags().Changed(name) {
+			return nil, usagef("%s: --%s is not for a CID: %s", called(cmd), name, readsElsewhere)
+		}
+	}
+	a.reads = true
+	return a.operator()
+}
+
+// clusterPins are the pins of the account of a key. The parameter user of its methods is empty.
+type clusterPins struct{ *gateway.Client }
+
+// pinError converts an error of a request for pins. The pinning API answers 400 to words that are wrong,
+// as the node on this machine does.
+func pinError(err error) error {
+	if refused := new(gateway.Error); errors.As(err, &refused) && refused.Status == http.StatusBadRequest {
+		return usagef("%v", err)
+	}
+	return err
+}
+
+// AddPin implements pinner.
+func (c clusterPins) AddPin(ctx context.Context, _ string, p client.Pin) (client.PinStatus, error) {
+	s, err := c.Client.AddPin(ctx, gateway.Pin(p))
+	return asPinStatus(&s), pinError(err)
+}
+
+// Pin implements pinner.
+func (c clusterPins) Pin(ctx context.Context, _, id string) (client.PinStatus, error) {
+	s, err := c.Client.Pin(ctx, id)
+	return asPinStatus(&s), pinError(err)
+}
+
+// Pins implements pinner.
+func (c clusterPins) Pins(ctx context.Context, _ string, f client.PinFilter) iter.Seq2[client.PinStatus, error] {
+	return func(yield func(client.PinStatus, error) bool) {
+		for s, err := range c.Client.Pins(ctx, gateway.PinFilter(f)) {
+			if !yield(asPinStatus(&s), pinError(err)) {
+				return
+			}
+		}
+	}
+}
+
+// RemovePin implements pinner.
+func (c clusterPins) RemovePin(ctx context.Context, _, id string) error {
+	return pinError(c.Client.RemovePin(ctx, id))
+}
+
+// WaitPin implements pinner.
+func (c clusterPins) WaitPin(ctx context.Context, _, id string, seen func(client.PinStatus)) (client.PinStatus, error) {
+	s, err := c.Client.WaitPin(ctx, id, func(s gateway.PinStatus) { seen(asPinStatus(&s)) })
+	return asPinStatus(&s), pinError(err)
+}
+
+func asPinStatus(s *gateway.PinStatus) client.PinStatus {
+	return client.PinStatus{RequestID: s.RequestID, Status: s.Status, Created: s.Created, Pin: client.Pin(s.Pin), Delegates: s.Delegates, Info: s.Info}
+}
