@@ -164,8 +164,14 @@ type begun struct {
 
 func begin(t *testing.T, n *harness.Node, args ...string) *begun {
 	t.Helper()
-	b := &begun{Cmd: exec.Command(harness.Binary(t), append(args, "--data", n.Dir)...)}
-	b.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	return beginAs(t, t.TempDir(), append(args, "--data", n.Dir)...)
+}
+
+// beginAs begins a command of a user with a home folder.
+func beginAs(t *testing.T, home string, args ...string) *begun {
+	t.Helper()
+	b := &begun{Cmd: exec.Command(harness.Binary(t), args...)}
+	b.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 	b.Stdout, b.Stderr = &b.out, &b.errs
 	if err := b.Start(); err != nil {
 		t.Fatal(err)
