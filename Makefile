@@ -76,6 +76,10 @@ packages: $(NFPM) ## dist/: deb, rpm and tar.gz for amd64 and arm64 (ARCHS), and
 image: ## dist/image/: container images for amd64 and arm64 (ARCHS), as OCI archives; needs no container engine
 	GO=$(GO) deploy/container/build
 
+.PHONY: image-check
+image-check: ## builds the images twice, and runs them and the compose file with ENGINE (podman), as root
+	GO=$(GO) deploy/container/check
+
 $(NFPM):
 	mkdir -p bin/tools
 	GOBIN=$(CURDIR)/bin/tools $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
@@ -96,7 +100,7 @@ check: ## all that CI runs, on this machine
 
 # What is too long, or too large, for CI; docs/testing.md has the last result of each line.
 .PHONY: check-long
-check-long: lint packages race-all conformance-long console-long faults bench-short fuzz chaos ## what CI leaves out, in some hours
+check-long: lint packages image-check race-all conformance-long console-long faults bench-short fuzz chaos ## what CI leaves out, in some hours
 
 .PHONY: settings
 settings: ## docs/settings.md, from the table in config

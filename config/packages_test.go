@@ -7,14 +7,17 @@ import (
 	"testing"
 )
 
-// The files of the packages name only variables that a node knows: a node does not start with another one.
+// The files of packages and containers name only variables that a node knows: a node does not start with another one.
 func TestPackagesNameSettingsThatExist(t *testing.T) {
 	known := map[string]bool{"HOLDFAST_DATA": true}
 	for _, s := range Settings() {
 		known[s.Env] = true
 	}
-	for _, name := range []string{"holdfast.default", "holdfast.service", "holdfast-backup.service", "postinstall.sh"} {
-		text, err := os.ReadFile(filepath.Join("..", "deploy", "packages", name))
+	for _, name := range []string{
+		"deploy/packages/holdfast.default", "deploy/packages/holdfast.service", "deploy/packages/holdfast-backup.service",
+		"deploy/packages/postinstall.sh", "deploy/container/compose.yaml", "docs/containers.md",
+	} {
+		text, err := os.ReadFile(filepath.Join("..", filepath.FromSlash(name)))
 		if err != nil {
 			t.Fatal(err)
 		}

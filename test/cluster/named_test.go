@@ -28,8 +28,7 @@ func named(t *testing.T, dir string) (c config.Config, announced string) {
 }
 
 // TestANodeJoinsByAFileAndAName promises that a new node waits for the file with its ticket, and joins with it at the DNS
-// name in it. The members reach each other by
-// the names that they announce, also after a restart and without the file.
+// name in it. The members reach each other by the names that they announce, also after a restart and without the file.
 func TestANodeJoinsByAFileAndAName(t *testing.T) {
 	t.Parallel() // it mostly waits
 	base := t.TempDir()
