@@ -51,6 +51,8 @@ type Objects interface {
 	// Delete removes an object. If id is not empty, it permanently removes the version with this
 	// id.
 	Delete(ctx context.Context, a state.AccountID, bucket, key string, id state.VersionID, c state.Condition) (objects.Deleted, error)
+	// DeleteMany deletes up to state.MaxDeleteKeys objects. One that does not exist is no error.
+	DeleteMany(ctx context.Context, a state.AccountID, bucket string, all []objects.Doomed) ([]objects.Deleted, error)
 	// Copy creates an object with the content of another object of the same account. No content
 	// is transferred.
 	Copy(ctx context.Context, a state.AccountID, bucket string, r objects.CopyRequest) (state.Object, error)
@@ -100,7 +102,7 @@ type bucketData struct {
 	Folder   string // the part of Prefix up to and including its last "/"
 	Here     string // name of the folder, or of the bucket if Folder is empty
 	Above    []link // links to the bucket and to each folder above Here
-	Folders  []link
+	Folders  []folderRow
 	Objects  []objectRow
 	After    string // position after which this page begins
 	Next     string // address of the next page; empty if there is none
@@ -123,9 +125,17 @@ type bucketData struct {
 // link is the text and the address of a link in a page.
 type link struct{ Name, Address string }
 
+// folderRow is a folder in a list.
+type folderRow struct {
+	link
+
+	Key string // the prefix of the keys in it
+}
+
 // objectRow is an object in a list.
 type objectRow struct {
 	Name, Address string
+	Key           string
 	Size          uint64
 	Created       time.Time
 }
@@ -217,11 +227,11 @@ func (s *surface) showBucket(c *call, status int, problem string) error {
 	path := above(name, d.Folder)
 	d.Here, d.Above = path[len(path)-1].Name, path[:len(path)-1]
 	for _, p := range page.Prefixes {
-		d.Folders = append(d.Folders, link{strings.TrimPrefix(p, d.Folder), d.Sort.address(name, p, nil)})
+		d.Folders = append(d.Folders, folderRow{link{strings.TrimPrefix(p, d.Folder), d.Sort.address(name, p, nil)}, p})
 	}
 	for i := range page.Objects {
 		o := &page.Objects[i]
-		d.Objects = append(d.Objects, objectRow{below(o.Key, d.Folder), objectAddress(name, o.Key, ""), o.Size, o.Created.Time()})
+		d.Objects = append(d.Objects, objectRow{below(o.Key, d.Folder), objectAddress(name, o.Key, ""), o.Key, o.Size, o.Created.Time()})
 	}
 	d.First = d.Sort.address(name, d.Prefix, nil)
 	if page.Truncated {

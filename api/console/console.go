@@ -331,7 +331,7 @@ type page struct {
 
 // table returns the complete route table. All routes except those for GET require a form token.
 func (s *surface) table() []page {
-	return []page{
+	return append(s.bucketTable(), []page{
 		{http.MethodGet, "/sign-in", visitor, s.signInPage},
 		{http.MethodPost, "/sign-in", visitor, s.signIn},
 		{http.MethodGet, "/sign-in/{provider}", visitor, s.toProvider},
@@ -396,6 +396,19 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/users/{id}/admin", admins, s.changeUser(saysWhich("admin", "The account is an administrator now.", "The account is no administrator any more."), s.setUserAdmin)},
 		{http.MethodPost, "/users/{id}/disabled", admins, s.changeUser(saysWhich("disabled", "Every node refuses this account now.", "Every node accepts this account again."), s.setUserDisabled)},
 		{http.MethodPost, "/users/{id}/remove", admins, s.removeUser},
+		{http.MethodGet, "/events", lasting, s.events},
+		{http.MethodGet, sharePage, anybody, s.sharedPage},
+		{http.MethodGet, "/status", anybody, s.status},
+		{http.MethodGet, "/robots.txt", anybody, robots},
+		{http.MethodGet, "/.well-known/security.txt", anybody, s.securityText},
+		{http.MethodGet, "/favicon.ico", anybody, s.favicon},
+		{http.MethodGet, "/static/{version}/{name}", anybody, s.static},
+	}...)
+}
+
+// bucketTable returns the routes of buckets and objects.
+func (s *surface) bucketTable() []page {
+	return []page{
 		{http.MethodGet, "/buckets", signedIn, s.bucketsPage},
 		{http.MethodPost, "/buckets", signedIn, s.createBucket},
 		{http.MethodGet, "/buckets/{bucket}", signedIn, s.live(s.bucketPage)},
@@ -403,6 +416,8 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/buckets/{bucket}/versioning", signedIn, s.setVersioning},
 		{http.MethodPost, "/buckets/{bucket}/cors", signedIn, s.setCors},
 		{http.MethodPost, "/buckets/{bucket}/delete", signedIn, s.deleteBucket},
+		{http.MethodPost, "/buckets/{bucket}/delete-many", signedIn, s.deleteChosen},
+		{http.MethodPost, "/buckets/{bucket}/zip", signedIn, s.zipChosen},
 		{http.MethodPost, "/buckets/{bucket}/shares", signedIn, s.createShare},
 		{http.MethodPost, "/buckets/{bucket}/shares/{id}/revoke", signedIn, s.revokeShare},
 		{http.MethodPost, "/buckets/{bucket}/files", withFiles, s.uploadFiles},
@@ -420,13 +435,6 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/buckets/{bucket}/object/share", signedIn, s.shareObject},
 		{http.MethodGet, "/buckets/{bucket}/download", signedIn, s.download},
 		{http.MethodGet, "/buckets/{bucket}/preview", signedIn, s.preview},
-		{http.MethodGet, "/events", lasting, s.events},
-		{http.MethodGet, sharePage, anybody, s.sharedPage},
-		{http.MethodGet, "/status", anybody, s.status},
-		{http.MethodGet, "/robots.txt", anybody, robots},
-		{http.MethodGet, "/.well-known/security.txt", anybody, s.securityText},
-		{http.MethodGet, "/favicon.ico", anybody, s.favicon},
-		{http.MethodGet, "/static/{version}/{name}", anybody, s.static},
 	}
 }
 

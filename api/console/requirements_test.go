@@ -121,6 +121,8 @@ var samples = map[string]sample{
 	"GET /buckets/{bucket}":                            {},
 	"POST /buckets/{bucket}/visibility":                {form: url.Values{"visibility": {"public"}}},
 	"POST /buckets/{bucket}/delete":                    {},
+	"POST /buckets/{bucket}/delete-many":               {form: url.Values{"object": {"cat.txt"}, "sure": {"1"}}},
+	"POST /buckets/{bucket}/zip":                       {form: url.Values{"object": {"cat.txt"}}},
 	"POST /buckets/{bucket}/shares":                    {form: url.Values{"place": {"cat.txt"}, "expiry": {"1d"}, "name": {"For Eve"}}, shows: true},
 	"POST /buckets/{bucket}/shares/{id}/revoke":        {id: "share"},
 	"POST /buckets/{bucket}/files":                     {},

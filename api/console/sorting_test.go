@@ -22,7 +22,7 @@ func (manyEntries) Sorted(context.Context, state.AccountID, string, objects.Sort
 }
 
 var (
-	entryName = regexp.MustCompile(`<tr><td><a [^>]*><bdi>([^<]*)</bdi>`)
+	entryName = regexp.MustCompile(`<td><a [^>]*><bdi>([^<]*)</bdi>`)
 	nextPage  = regexp.MustCompile(`<a href="([^"]+)" rel="next">`)
 )
 

@@ -3,6 +3,7 @@
 package console
 
 import (
+	"archive/zip"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -215,6 +217,37 @@ func TestFilesAreUploadedFoundAndShared(t *testing.T) {
 	p.follow("Buckets")
 	p.shows("New bucket")
 	p.picture("buckets")
+	p.deletesWhatIsChosen(t)
+}
+
+// deletesWhatIsChosen downloads the objects and the folder of the bucket as one ZIP file, and deletes them.
+func (p *tab) deletesWhatIsChosen(t *testing.T) {
+	t.Helper()
+	p.follow("photos")
+	p.shows("The chosen files:")
+	p.click(`//thead//input[@data-all]`)
+	p.picture("bucket-chosen")
+	data := p.downloaded(t, func() { p.press("Download as ZIP") })
+	in, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range in.File {
+		names = append(names, f.Name)
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"notes.txt", "trip/day 1/map.txt", "trip/day 1/way.txt", "trip/plan.txt"}) {
+		t.Errorf("the ZIP file has %q", names)
+	}
+	p.click(`//tr[td//a[normalize-space()="notes.txt"]]//input[@type="checkbox"]`) // not this one
+	p.press("Delete")
+	p.shows("Delete 3 objects?")
+	p.picture("chosen")
+	p.press("Delete")
+	p.shows("notes.txt")
+	if text := p.text("#listing"); strings.Contains(text, "trip/") {
+		t.Errorf("after the folder is deleted the list is %q", text)
+	}
 }
 
 // TestAnObjectIsRenamedTaggedAndRestored: a person keeps versions in a bucket, renames an object, tags it, and brings an older

@@ -29,6 +29,12 @@ export function prepare(part) {
     button.hidden = false
     button.addEventListener('click', () => copy(button, button.dataset.copy))
   }
+  for (const all of part.querySelectorAll('[data-all]')) {
+    all.hidden = false
+    all.addEventListener('change', () => {
+      for (const box of all.form.querySelectorAll('[type=checkbox]')) box.checked = all.checked
+    })
+  }
   for (const text of part.querySelectorAll('[data-copyable]')) {
     const button = document.createElement('button')
     button.type = 'button'
