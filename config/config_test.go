@@ -746,3 +746,20 @@ func TestHostsOfTheGatewayAreNames(t *testing.T) {
 		}
 	}
 }
+
+// The addresses at which members reach a node have an IP address or a DNS name and a TCP port, and nothing after it.
+func TestAddressesForMembersCanBeDialled(t *testing.T) {
+	good := []string{"/dns4/node1/tcp/9096", "/dns/node1.example.org/tcp/1", "/dns6/n/tcp/9096", "/ip4/203.0.113.7/tcp/9096", "/ip6/2001:db8::1/tcp/9096"}
+	c, err := load(t, "", []string{"HOLDFAST_PEER_CLUSTER_ANNOUNCE=" + strings.Join(good, ",")}, nil)
+	if err != nil || !slices.Equal(c.Peer.ClusterAnnounce, good) {
+		t.Errorf("%q, %v", c.Peer.ClusterAnnounce, err)
+	}
+	for _, wrong := range []string{
+		"node1:9096", "/dns4/node1", "/tcp/9096", "/dns4/node1/udp/9096/quic-v1", "/dns4/node1/tcp/9096/ws", "/dnsaddr/node1/tcp/9096", "/unix/x",
+		"/dns4/node1/tcp/9096/p2p/12D3KooWD3eckifWpRn9wQpMG9R9hX3sD158z7EqHWmweQAJU5SA",
+	} {
+		if _, err := load(t, "", []string{"HOLDFAST_PEER_CLUSTER_ANNOUNCE=" + good[0] + "," + wrong}, nil); err == nil || !strings.Contains(err.Error(), "peer.cluster_announce") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/holdfast-ipfs/holdfast/api/admin/client"
@@ -515,45 +516,47 @@ func TestOutputIsWhatScriptsRead(t *testing.T) {
 // `token --file` writes a ticket of its own into each file, for its user alone, and prints nothing. `--wait` tries again
 // while the node cannot make a ticket, and no longer.
 func TestTokenWritesFiles(t *testing.T) {
-	dir := t.TempDir()
-	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	if err := os.WriteFile(one, []byte("an old ticket"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	busy := &client.Error{Status: http.StatusServiceUnavailable, Detail: "no leader is known"}
-	got := call(t, &fakeNode{tickets: []error{busy, errors.New("no node runs")}}, "", "token", "--wait", "1m", "--ttl", "90m", "--file", one, "--file", two)
-	if got.code != exitOK || got.out != "" || got.errOut != "" {
-		t.Errorf("%+v", got)
-	}
-	for _, path := range []string{one, two} {
-		text, err := os.ReadFile(path)
-		if err != nil || string(text) != "ticket-1h30m0s\n" {
-			t.Errorf("%s: %q, %v", path, text, err)
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
+		if err := os.WriteFile(one, []byte("an old ticket"), 0o644); err != nil {
+			t.Fatal(err)
 		}
-		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		busy := &client.Error{Status: http.StatusServiceUnavailable, Detail: "no leader is known"}
+		got := call(t, &fakeNode{tickets: []error{busy, errors.New("no node runs")}}, "", "token", "--wait", "1m", "--ttl", "90m", "--file", one, "--file", two)
+		if got.code != exitOK || got.out != "" || got.errOut != "" {
+			t.Errorf("%+v", got)
 		}
-	}
-	for name, tc := range map[string]struct {
-		err  error
-		wait string
-	}{
-		"without --wait":            {busy, "0"},
-		"an error that waits not":   {&client.Error{Status: http.StatusForbidden, Detail: "no"}, "1m"},
-		"a busy node, for too long": {busy, "1ms"},
-	} {
-		path := filepath.Join(dir, "three")
-		got := call(t, &fakeNode{tickets: slices.Repeat([]error{tc.err}, 9)}, "", "token", "--wait", tc.wait, "--file", path)
-		if got.code != exitFailure || !strings.Contains(got.errOut, tc.err.Error()) {
-			t.Errorf("%s: %+v", name, got)
+		for _, path := range []string{one, two} {
+			text, err := os.ReadFile(path)
+			if err != nil || string(text) != "ticket-1h30m0s\n" {
+				t.Errorf("%s: %q, %v", path, text, err)
+			}
+			if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+				t.Errorf("%s: %v, %v", path, info.Mode(), err)
+			}
 		}
-		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s: the file: %v", name, err)
+		for name, tc := range map[string]struct {
+			err  error
+			wait string
+		}{
+			"without --wait":            {busy, "0"},
+			"an error that waits not":   {&client.Error{Status: http.StatusForbidden, Detail: "no"}, "1m"},
+			"a busy node, for too long": {busy, "1ms"},
+		} {
+			path := filepath.Join(dir, "three")
+			got := call(t, &fakeNode{tickets: slices.Repeat([]error{tc.err}, 9)}, "", "token", "--wait", tc.wait, "--file", path)
+			if got.code != exitFailure || !strings.Contains(got.errOut, tc.err.Error()) {
+				t.Errorf("%s: %+v", name, got)
+			}
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: the file: %v", name, err)
+			}
 		}
-	}
-	if got := call(t, &fakeNode{}, "", "token", "--file", filepath.Join(dir, "none", "ticket")); got.code != exitFailure || !strings.Contains(got.errOut, "none") {
-		t.Errorf("%+v", got)
-	}
+		if got := call(t, &fakeNode{}, "", "token", "--file", filepath.Join(dir, "none", "ticket")); got.code != exitFailure || !strings.Contains(got.errOut, "none") {
+			t.Errorf("%+v", got)
+		}
+	})
 }
 
 // `pin ls` prints at most --limit pins, also as JSON, and says on standard error if there are more.
