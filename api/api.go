@@ -417,7 +417,7 @@ func (s *Server) Open(o Options) error {
 func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 	pages, err := console.New(console.Options{
 		Pages:    s.pages,
-		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Uploads: o.Uploads, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Uploads: o.Uploads, Content: o.Files, Members: o.Members, Health: o.Health, Limits: limits,
 		PinningURL: s.seenAt(s.addrs.Pinning), S3URL: s.seenAt(s.addrs.S3), Region: cmp.Or(o.S3Region, s3.DefaultRegion),
 		Providers: o.Providers, URL: o.ConsoleURL, IPFSGateway: cmp.Or(o.IPFSGateway, gatewayOrigin(s.addrs.Gateway, o.GatewayHosts, s.certificate != nil)), SecurityContact: o.SecurityContact, SignUpOpen: o.SignUpOpen,
 		Objects: o.Objects, MaxObject: cmp.Or(o.S3MaxObject, s3.DefaultMaxObject), MinPart: cmp.Or(o.S3MinPart, s3.DefaultMinPart), Presign: presign(o.S3Region), Draining: s.draining, Activity: o.Activity, Version: o.Version, Logger: o.Logger, Metrics: s.metrics,

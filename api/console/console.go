@@ -243,7 +243,7 @@ type Providers interface {
 	Finish(ctx context.Context, f openid.Flow, query url.Values) (openid.Person, error)
 }
 
-// Options configure the console. Accounts, Audit, Ledger, Pins, Uploads, Objects, Members, Health and
+// Options configure the console. Accounts, Audit, Ledger, Pins, Uploads, Content, Objects, Members, Health and
 // Logger are required.
 type Options struct {
 	Accounts Accounts
@@ -252,6 +252,7 @@ type Options struct {
 	Payments Payments
 	Pins     Pins
 	Uploads  Uploads
+	Content  Content
 	Objects  Objects
 	Members  Members
 	Health   web.Health
@@ -351,6 +352,7 @@ func (s *surface) table() []page {
 		{http.MethodPost, "/pins/retry-many", signedIn, s.retryPins},
 		{http.MethodGet, "/pins/export", signedIn, s.exportPins},
 		{http.MethodGet, "/pins/{id}", signedIn, s.live(s.pinPage)},
+		{http.MethodGet, "/pins/{id}/download", signedIn, s.downloadPin},
 		{http.MethodPost, "/pins/{id}/replace", signedIn, s.replacePin},
 		{http.MethodPost, "/pins/{id}/retry", signedIn, s.retryPin},
 		{http.MethodPost, "/pins/{id}/delete", signedIn, s.deletePin},

@@ -94,6 +94,7 @@ var samples = map[string]sample{
 	"POST /buckets/{bucket}/object/metadata":           {query: ofObject, form: url.Values{"etag": {"0"}, "created": {"1"}, "Content-Type": {"text/html"}, "meta": {"a=b"}}},
 	"GET /events":                                      {},
 	"GET /pins/{id}":                                   {id: "pin"},
+	"GET /pins/{id}/download":                          {id: "pin"},
 	"POST /pins/{id}/delete":                           {id: "pin"},
 	"GET /account":                                     {},
 	"POST /account/password":                           {form: url.Values{"password": {"password of alice"}, "new": {"password of alice"}, "again": {"password of alice"}}, tries: true},

@@ -54,7 +54,7 @@ func newWorld(t testing.TB) *world {
 	ground := apitest.New(t)
 	w := &world{World: ground, t: t, log: &bytes.Buffer{}, users: ground.Users, pins: ground.Pins, objects: ground.Objects, draining: make(chan struct{})}
 	w.options = Options{
-		Accounts: w.users, Audit: w.Audit, Ledger: w.Ledger, Payments: apitest.SomePayments(120), Pins: w.pins, Uploads: w.Uploads, Objects: w.objects, Members: w, MaxObject: 1 << 20, MinPart: apitest.MinPart, Health: w,
+		Accounts: w.users, Audit: w.Audit, Ledger: w.Ledger, Payments: apitest.SomePayments(120), Pins: w.pins, Uploads: w.Uploads, Content: &keptContent{}, Objects: w.objects, Members: w, MaxObject: 1 << 20, MinPart: apitest.MinPart, Health: w,
 		Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now), Presign: apitest.Presign,
 		PinningURL: apitest.At("9097"), S3URL: apitest.At("9000"), Draining: w.draining, Region: "us-east-1", Version: "1.2.3",
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), w.log), &slog.HandlerOptions{Level: slog.LevelDebug})),

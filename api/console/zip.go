@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"net/http"
 	"strings"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -19,14 +17,12 @@ const (
 	// maxZipped is the maximum number of files in a ZIP file: the node keeps their names in memory until
 	// its end.
 	maxZipped = 10_000
-	// zipBuffer is the size in bytes of the buffer between content and ZIP file. zipBlock is the memory
-	// that a block of the content takes meanwhile.
-	zipBuffer, zipBlock = 64 << 10, 1 << 20
+	// zipBuffer is the size in bytes of the buffer between content and ZIP file.
+	zipBuffer = 64 << 10
 )
 
 // zipChosen serves POST /buckets/{bucket}/zip: the chosen objects and folders as one ZIP file, whose
-// names begin below the folder that the list shows. If content cannot be read after the first bytes were
-// sent, it closes the connection, so that the browser does not keep an incomplete file.
+// names begin below the folder that the list shows.
 func (s *surface) zipChosen(c *call) error {
 	if _, err := s.Objects.Bucket(c.within(), c.who.Account, c.bucketName()); err != nil {
 		return fmt.Errorf("find bucket: %w", err)
@@ -50,39 +46,7 @@ func (s *surface) zipChosen(c *call) error {
 	case files > maxZipped:
 		return web.BadRequest("a ZIP file has at most %d files: copy the folder with an S3 client, or with holdfast sync", maxZipped)
 	}
-	held := s.Limits.HoldContent(c.who.Account)
-	defer held.Release()
-	if err := held.Grow(zipBlock); err != nil {
-		return err //nolint:wrapcheck // is the answer
-	}
-	header := c.w.Header()
-	before := header.Clone()
-	header.Set("Content-Security-Policy", sandbox)
-	header.Set("Content-Type", "application/zip")
-	header.Set("Content-Disposition", "attachment; filename*=UTF-8''"+escapeName(zipName(bucket, folder, of)))
-	out := &begun{w: web.NewSteady(c.w, web.StallTimeout)}
-	err = s.writeZip(c, out, of, folder)
-	if err != nil && out.begun {
-		s.Logger.InfoContext(c.r.Context(), "a ZIP file was not sent whole", "request", header.Get(web.RequestIDHeader), "bucket", bucket, "err", err)
-		panic(http.ErrAbortHandler)
-	}
-	if err != nil { // the answer is the error
-		clear(header)
-		maps.Copy(header, before)
-	}
-	return err
-}
-
-// begun is a writer that remembers whether anything was written.
-type begun struct {
-	w     io.Writer
-	begun bool
-}
-
-// Write implements io.Writer.
-func (b *begun) Write(p []byte) (int, error) {
-	b.begun = true
-	return b.w.Write(p) //nolint:wrapcheck // of the caller
+	return s.stream(c, "application/zip", zipName(bucket, folder, of), func(w io.Writer) error { return s.writeZip(c, w, of, folder) })
 }
 
 // zipName returns the name of a ZIP file: that of the only folder that was chosen, else of the folder

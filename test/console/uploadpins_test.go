@@ -3,7 +3,11 @@
 package console
 
 import (
+	"archive/tar"
+	"bytes"
+	"io"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -39,6 +43,26 @@ func TestFilesAreUploadedAndPinnedInTheBrowser(t *testing.T) {
 	}
 	if got := c.Nodes[2].CLI("get", pin.Pin.CID+"/b/d.txt", "-o", "-"); got != "3" {
 		t.Errorf("a file in the folder is %q", got)
+	}
+	p.visit(p.at())
+	p.shows("a folder as a tar file")
+	var names []string
+	for in := tar.NewReader(bytes.NewReader(p.download(t, "As a file"))); ; {
+		entry, err := in.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, entry.Name)
+	}
+	if !slices.Contains(names, "a.txt") || !slices.Contains(names, "b/d.txt") {
+		t.Errorf("the tar file has %q", names)
+	}
+	p.visit(p.at())
+	if car := p.download(t, "As a CAR"); string(car) != c.Nodes[1].CLI("car", "export", pin.Pin.CID) {
+		t.Errorf("the CAR has %d bytes and is not what a node exports", len(car))
 	}
 
 	p.follow("All pins")
