@@ -1,4 +1,4 @@
-// Package client is a Go client of the S3 gateway of a Holdfast cluster.
+// Package client is a Go client of a Holdfast cluster, above all of its S3 gateway.
 //
 // A Client knows several nodes of one cluster and distributes its requests over them. If a node
 // fails, the Client repeats the request on another node, and pauses the failed node for some
@@ -13,6 +13,11 @@
 //
 // [Vault.Share] shares a folder or a file of a Vault by a link, and [Client.OpenShare] opens a
 // share. [Client.Shares] and [Client.RevokeShare] manage the shares of a bucket.
+//
+// [Client.AddPin], [Client.Pins], [Client.Pin], [Client.WaitPin] and [Client.RemovePin] use the
+// Pinning Service API of the same nodes, and [Client.UploadPin] the web API, for the account of
+// Options.Token. The gateways tell the addresses of these APIs. A request whose answer was lost is
+// repeated on another node and has its effect once.
 //
 // The package uses github.com/minio/minio-go for requests and signatures. Names of buckets and
 // keys are those of S3: a key has up to 1,024 bytes of UTF-8.

@@ -43,6 +43,7 @@ type Error struct {
 	unsent  bool // no node processed the request: it was not sent, or was answered 429 or 503
 	lasting bool // a later attempt on the same node will fail in the same way
 	final   bool // the request cannot be repeated
+	full    bool // the node has no room for an upload, and another node may have
 }
 
 func (e *Error) Error() string {
@@ -87,7 +88,7 @@ var temporary = []int{
 
 // Temporary reports whether the same request may succeed later or on another node.
 func (e *Error) Temporary() bool {
-	return e.Status == 0 || slices.Contains(temporary, e.Status) || e.Code == "RequestTimeout" || e.Code == "InternalError"
+	return e.Status == 0 || e.full || slices.Contains(temporary, e.Status) || e.Code == "RequestTimeout" || e.Code == "InternalError"
 }
 
 // operation names a request in errors.
@@ -120,6 +121,7 @@ func describe(op operation, n *node, err error, seen answer) *Error {
 	var broken *bodyError
 	var told *refusal
 	var last *finalError
+	var full *fullError
 	e.final = errors.As(err, &last)
 	switch {
 	case errors.As(err, &known):
@@ -143,7 +145,8 @@ func describe(op operation, n *node, err error, seen answer) *Error {
 	var certificate *tls.CertificateVerificationError
 	e.unsent = errors.As(err, &dial) && dial.Op == "dial" ||
 		seen.status == http.StatusServiceUnavailable || seen.status == http.StatusTooManyRequests
-	e.lasting = errors.As(err, &certificate)
+	e.full = errors.As(err, &full)
+	e.lasting = e.full || errors.As(err, &certificate)
 	return e
 }
 

@@ -171,7 +171,8 @@ func TestPinsThroughAnyNode(t *testing.T) {
 }
 
 // An upload from a source that can be read once is not repeated after a node has read from it, and the error says that it
-// may be stored. A source that fails ends the upload with its own error. A refusal is not repeated.
+// may be stored. A source that fails ends the upload with its own error. A refusal is not repeated, but if a node has
+// no room, each other node is asked once.
 func TestAnUploadThatCannotBeRepeated(t *testing.T) {
 	c, p := newCluster(t, 2), new(pinned)
 	p.serves(c)
@@ -180,15 +181,23 @@ func TestAnUploadThatCannotBeRepeated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		upload PinUpload
 		lose   int
-		refuse string
+		refuse string // an answer of status
+		status int
 		want   string
 	}{
 		"a pipe": {upload: PinUpload{Once: true}, lose: 1, want: "it may have been stored"},
 		"a file that fails": {upload: PinUpload{Open: func() (io.ReadCloser, error) {
 			return io.NopCloser(io.MultiReader(strings.NewReader("x"), failing{broken})), nil
 		}}, want: broken.Error()},
-		"no file":   {upload: PinUpload{Open: func() (io.ReadCloser, error) { return nil, broken }}, want: broken.Error()},
-		"a refusal": {upload: PinUpload{Type: TypeCAR}, refuse: `{"error":{"reason":"BAD_REQUEST","details":"no CAR"}}`, want: "upload: BAD_REQUEST: no CAR (http"},
+		"no file": {upload: PinUpload{Open: func() (io.ReadCloser, error) { return nil, broken }}, want: broken.Error()},
+		"a refusal": {
+			upload: PinUpload{Type: TypeCAR}, status: http.StatusBadRequest,
+			refuse: `{"error":{"reason":"BAD_REQUEST","details":"no CAR"}}`, want: "upload: BAD_REQUEST: no CAR (http",
+		},
+		"full nodes": {
+			status: http.StatusInsufficientStorage,
+			refuse: `{"error":{"reason":"INSUFFICIENT_STORAGE","details":"no room"}}`, want: "upload: INSUFFICIENT_STORAGE: no room (http",
+		},
 	} {
 		opened := 0
 		if open := tc.upload.Open; open == nil {
@@ -199,10 +208,14 @@ func TestAnUploadThatCannotBeRepeated(t *testing.T) {
 		p.mu.Lock()
 		p.lose["POST /pins/upload"], p.refuse = tc.lose, nil
 		if tc.refuse != "" {
-			p.refuse = func(*http.Request) (int, string) { return http.StatusBadRequest, tc.refuse }
+			p.refuse = func(*http.Request) (int, string) { return tc.status, tc.refuse }
 		}
 		p.mu.Unlock()
-		if _, err := client.UploadPin(t.Context(), tc.upload); err == nil || !strings.Contains(err.Error(), tc.want) || opened != 1 {
+		attempts := 1
+		if tc.status == http.StatusInsufficientStorage {
+			attempts = len(c.nodes)
+		}
+		if _, err := client.UploadPin(t.Context(), tc.upload); err == nil || !strings.Contains(err.Error(), tc.want) || opened != attempts {
 			t.Errorf("%s: %v after %d attempts, want %q", name, err, opened, tc.want)
 		}
 	}

@@ -101,6 +101,10 @@ func (c *Client) UploadPin(ctx context.Context, u PinUpload) (done UploadedPins,
 		if err == nil {
 			return nil
 		}
+		var refused *refusal
+		if errors.As(err, &refused) && resp.StatusCode == http.StatusInsufficientStorage {
+			err = &fullError{refused} // a node stores an upload on its own disk first
+		}
 		body.ended(ctx)
 		read, failed := body.state()
 		switch {
@@ -115,6 +119,11 @@ func (c *Client) UploadPin(ctx context.Context, u PinUpload) (done UploadedPins,
 		return err
 	})
 }
+
+// fullError is the refusal of a node that has no room. Each node is asked once.
+type fullError struct{ *refusal }
+
+func (e *fullError) Unwrap() error { return e.refusal }
 
 // finalError is an error of a connection after which a request cannot be repeated.
 type finalError struct{ error }
