@@ -353,7 +353,7 @@ func TestAnUploadDoesNotHang(t *testing.T) {
 	})
 	client := c.client()
 	client.stall = 500 * time.Millisecond
-	size := 32 << 20 // more than the buffers of a connection take
+	size := 16 << 20 // more than the buffers of a connection take
 	done, err := client.UploadPin(t.Context(), PinUpload{Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(io.LimitReader(zeros{}, int64(size))), nil
 	}})

@@ -41,8 +41,18 @@ func TestARepeatedUploadMakesNoSecondPin(t *testing.T) {
 	w.into(alice.send(w.upload("?name=x", "", "hello", "k1")), http.StatusUnprocessableEntity, nil) // another name
 	w.into(alice.send(w.upload("", "", "hello", "a b")), http.StatusBadRequest, nil)                // a bad key
 	w.into(alice.do("DELETE", "/pins/"+first, ""), http.StatusNoContent, nil)
-	if again := send("", "hello", "k1"); again == first {
+	second := send("", "hello", "k1")
+	if second == first {
 		t.Error("the repeated upload got a pin that was deleted")
+	}
+	if again := send("", "hello", "k1"); again != second {
+		t.Errorf("the upload that was repeated twice made the pin %s, and the second %s", again, second)
+	}
+	for deleted := second; ; deleted = send("", "hello", "k1") { // a bounded number of times
+		w.into(alice.do("DELETE", "/pins/"+deleted, ""), http.StatusNoContent, nil)
+		if answer := alice.send(w.upload("", "", "hello", "k1")); answer.Code == http.StatusUnprocessableEntity {
+			break
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,8 @@ const (
 	mostOfAccount = 4
 	mostWaiting   = 32
 	queueTimeout  = 30 * time.Second
+	// mostDeleted is the number of times that an upload can be repeated after its pin was deleted.
+	mostDeleted = 8
 	// pinTimeout is how long the pins of an upload may take.
 	pinTimeout = 7 * time.Second
 )
@@ -232,15 +235,17 @@ func (u *Uploads) create(ctx context.Context, r *Request, pin pins.Request) (pin
 	if !r.Repeats {
 		return u.pins.Create(ctx, r.Account, pin)
 	}
-	name := sha256.Sum256(append(r.Once[:], pin.CID...))
-	record, err := u.pins.Create(pins.Once(ctx, name), r.Account, pin)
-	if err != nil {
-		return record, err
+	for deleted := range byte(mostDeleted) {
+		name := sha256.Sum256(slices.Concat(r.Once[:], []byte{deleted}, []byte(pin.CID)))
+		record, err := u.pins.Create(pins.Once(ctx, name), r.Account, pin)
+		if err != nil {
+			return record, err
+		}
+		if _, err = u.pins.Get(ctx, r.Account, record.ID); !errors.Is(err, state.ErrNotFound) {
+			return record, err
+		}
 	}
-	if _, err = u.pins.Get(ctx, r.Account, record.ID); errors.Is(err, state.ErrNotFound) {
-		return u.pins.Create(ctx, r.Account, pin)
-	}
-	return record, err
+	return pins.Record{}, state.Errorf(state.CodeExists, "the pins of %d uploads with this name were deleted", mostDeleted)
 }
 
 func (u *Uploads) undo(ctx context.Context, account state.AccountID, all []pins.Record) error {
