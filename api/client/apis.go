@@ -82,8 +82,9 @@ func (n *node) told(ctx context.Context) (*addresses, error) {
 	if known := n.others.Load(); known != nil {
 		return known, nil
 	}
-	fail := func(status int, format string, args ...any) (*addresses, error) {
-		return nil, &Error{Op: "find the other APIs of the node", Endpoint: n.endpoint, Status: status, Message: fmt.Sprintf(format, args...)}
+	const op = "find the other APIs of the node"
+	fail := func(format string, args ...any) (*addresses, error) { // each other node is asked once
+		return nil, &Error{Op: op, Endpoint: n.endpoint, Err: fmt.Errorf(format, args...), lasting: true}
 	}
 	r, err := http.NewRequestWithContext(withoutToken(ctx), http.MethodGet, n.endpoint+addressesPath, nil)
 	if err != nil {
@@ -100,17 +101,17 @@ func (n *node) told(ctx context.Context) (*addresses, error) {
 	case err != nil:
 		return nil, &bodyError{err}
 	case (&Error{Status: resp.StatusCode}).Temporary():
-		return fail(resp.StatusCode, "")
+		return nil, &Error{Op: op, Endpoint: n.endpoint, Status: resp.StatusCode}
 	case resp.StatusCode != http.StatusOK || json.Unmarshal(data, told) != nil:
-		return fail(http.StatusNotFound, "this is not the gateway of a Holdfast node, or it does not tell the addresses: a profile can name them")
+		return fail("this is not the gateway of a Holdfast node, or it does not tell the addresses: a profile can name them")
 	}
 	for _, text := range []string{told.Pinning, told.Web} {
 		u, err := url.Parse(text)
 		if err != nil || text != "" && (u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-			return fail(http.StatusNotFound, "the gateway names %q, which is no URL", text)
+			return fail("the gateway names %q, which is no URL", text)
 		}
 		if u.Scheme == "http" && strings.HasPrefix(n.endpoint, "https:") {
-			return fail(http.StatusNotFound, "the gateway names %s, which has no TLS as the gateway has: a profile can name another address", text)
+			return fail("the gateway names %s, which has no TLS as the gateway has: a profile can name another address", text)
 		}
 	}
 	n.others.Store(told)

@@ -283,11 +283,15 @@ func TestTheOtherAPIsAreFound(t *testing.T) {
 		}
 	}
 
-	c, p := newCluster(t, 3), new(pinned)
+	c, p := newCluster(t, 4), new(pinned)
 	p.serves(c)
 	p.pins = []PinStatus{{RequestID: "id1"}}
 	c.nodes[0].server.Close()
 	c.nodes[1].breaks(func(w http.ResponseWriter, r *http.Request) bool { fmt.Fprint(w, `{}`); return true })
+	c.nodes[3].breaks(func(w http.ResponseWriter, r *http.Request) bool { // of an older release
+		refuse(w, http.StatusForbidden, "AccessDenied")
+		return true
+	})
 	client := c.client()
 	for range 3 {
 		if s, err := client.Pin(t.Context(), "id1"); err != nil || s.RequestID != "id1" {
