@@ -426,7 +426,7 @@ func (s *Server) console(o Options, limits *web.Limits) (http.Handler, error) {
 		return nil, err
 	}
 	data, err := webapi.New(webapi.Options{
-		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Uploads: o.Uploads, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
+		Accounts: o.Accounts, Audit: o.Audit, Ledger: o.Ledger, Payments: o.Payments, Pins: o.Pins, Uploads: o.Uploads, Content: o.Files, Objects: o.Objects, Members: o.Members, Health: o.Health, Limits: limits,
 		S3URL: s.seenAt(s.addrs.S3), Presign: presign(o.S3Region), Logger: o.Logger, Metrics: s.metrics,
 	})
 	if err != nil {

@@ -123,6 +123,22 @@ func (f fakeUploads) CAR(ctx context.Context, r uploads.Request, body io.Reader)
 	return f.File(ctx, r, body)
 }
 
+// fakeContent is that of a fake: a file.
+type fakeContent struct{ *fake }
+
+func (f fakeContent) OpenFor(context.Context, state.AccountID, string) (io.ReadSeekCloser, uint64, error) {
+	file, err := fakeObjects(f).Open(context.Background(), "", nil)
+	return file, 4, err
+}
+
+func (f fakeContent) OpenFolderFor(context.Context, state.AccountID, string) (content.Folder, error) {
+	return nil, f.err
+}
+
+func (f fakeContent) ExportCARFor(context.Context, io.Writer, state.AccountID, string) error {
+	return f.err
+}
+
 // fakeAudit is that of a fake.
 type fakeAudit struct{ *fake }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-ipfs/holdfast/api/internal/apitest"
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 	"github.com/holdfast-ipfs/holdfast/cluster/accounts"
+	"github.com/holdfast-ipfs/holdfast/cluster/content"
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
@@ -275,7 +276,7 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 		seen := map[int]bool{}
 		ask := func(f *fake, r *http.Request) {
 			h, err := New(Options{
-				Accounts: f, Audit: fakeAudit{f}, Ledger: fakeLedger{f}, Payments: apitest.SomePayments(3), Pins: fakePins{f}, Uploads: fakeUploads{f}, Objects: fakeObjects{f}, Members: f, Health: f,
+				Accounts: f, Audit: fakeAudit{f}, Ledger: fakeLedger{f}, Payments: apitest.SomePayments(3), Pins: fakePins{f}, Uploads: fakeUploads{f}, Content: fakeContent{f}, Objects: fakeObjects{f}, Members: f, Health: f,
 				S3URL: apitest.At("9000"), Presign: apitest.Presign, Logger: slog.New(slog.DiscardHandler),
 			})
 			if err != nil {
@@ -341,8 +342,11 @@ func TestEveryStatusIsDescribed(t *testing.T) {
 			r.Header.Set("Idempotency-Key", "k")
 			ask(&fake{who: session, err: state.ErrExists}, r)
 		}
-		if c.access == byToken {
-			for name, value := range map[string]string{"Range": "bytes=1-2", "If-None-Match": `"e"`, "If-Match": `"other"`} {
+		if strings.HasPrefix(c.path, "/content/") {
+			ask(&fake{who: session, err: content.ErrFolder}, request(c.to, ""))
+		}
+		if c.access == byToken || strings.HasPrefix(c.path, "/content/") {
+			for name, value := range map[string]string{"Range": "bytes=1-2", "If-None-Match": "*", "If-Match": `"other"`} {
 				r := request(c.to, "")
 				r.Header.Set(name, value)
 				ask(&fake{who: session}, r)

@@ -1,12 +1,12 @@
 // Package webapi serves a JSON API on the listener of the web console, below the path Prefix. It
-// covers the session, API keys, shares, pins, buckets, objects and usage, and for administrators
+// covers the session, API keys, shares, pins, content, buckets, objects and usage, and for administrators
 // members and accounts. The HTML pages of the console do not use this API: they call the same
 // application logic directly.
 //
 // A browser authenticates with the session cookie of the console. A change must then also have
 // the form token of that session in the header X-Form-Token. A program sends a session token or
 // an API key as a bearer token instead, which a browser never adds by itself. The scope of an API
-// key limits it to pins, buckets, objects and usage.
+// key limits it to pins, content, buckets, objects and usage.
 //
 // Imports: std, api/internal/drainbody, api/internal/web, cluster/pins, cluster/uploads, cluster/content,
 // cluster/objects, cluster/accounts, cluster/members, consensus/state.
@@ -148,6 +148,19 @@ type Uploads interface {
 	CAR(ctx context.Context, r uploads.Request, body io.Reader) (uploads.Result, error)
 }
 
+// Content reads content by its CID with the rights of an account: what is public, and what its own pins and
+// objects refer to. text is a CID, or a CID with a path in its folder after a slash. Errors: state.ErrInvalid
+// if text has no CID; state.ErrNotFound if nothing is there, and also for private content of another account.
+type Content interface {
+	// OpenFor opens a file and returns its size in bytes. For a folder it returns content.ErrFolder.
+	OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error)
+	// OpenFolderFor opens a folder.
+	OpenFolderFor(ctx context.Context, account state.AccountID, text string) (content.Folder, error)
+	// ExportCARFor writes the DAG of a CID, without a path, as a CAR. It writes nothing before it has
+	// read the root.
+	ExportCARFor(ctx context.Context, w io.Writer, account state.AccountID, text string) error
+}
+
 // Objects is the application logic behind the operations on buckets and objects. For those of
 // another account it returns the same errors as for missing ones.
 type Objects interface {
@@ -188,6 +201,7 @@ type Options struct {
 	Payments Payments
 	Pins     Pins
 	Uploads  Uploads
+	Content  Content
 	Objects  Objects
 	Members  Members
 	Health   web.Health
@@ -259,6 +273,7 @@ func (s *surface) operations() []operation {
 		{http.MethodPost, "/pins/upload", writesByToken, []string{"name", "until", "hash", "cid_version", "entries"}, nil, s.upload},
 		{http.MethodGet, "/pins/{id}", mayRead, nil, nil, s.getPin},
 		{http.MethodDelete, "/pins/{id}", mayWrite, nil, nil, s.deletePin},
+		{http.MethodGet, "/content/{path...}", mayRead, nil, nil, s.content},
 		{http.MethodGet, "/buckets", mayRead, nil, nil, s.listBuckets},
 		{http.MethodPost, "/buckets", mayWrite, nil, []string{"name", "public"}, s.createBucket},
 		{http.MethodDelete, "/buckets/{bucket}", mayDelete, nil, nil, s.deleteBucket},

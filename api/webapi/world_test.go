@@ -72,7 +72,7 @@ func (w *world) node(users *accounts.Accounts) http.Handler {
 		w.T.Fatal(err)
 	}
 	h, err := New(Options{
-		Accounts: users, Audit: w.Audit, Ledger: w.Ledger, Payments: apitest.SomePayments(120), Pins: w.Pins, Uploads: w.Uploads, Objects: w.Objects, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
+		Accounts: users, Audit: w.Audit, Ledger: w.Ledger, Payments: apitest.SomePayments(120), Pins: w.Pins, Uploads: w.Uploads, Content: w.content(), Objects: w.Objects, Members: w, Health: w, Limits: web.NewLimits(web.Rate{}, web.Rate{}, nil, time.Now),
 		S3URL: apitest.At("9000"), Presign: apitest.Presign, Metrics: metrics,
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(w.T.Output(), &w.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
@@ -188,6 +188,7 @@ var samples = map[string]sample{
 	"POST /pins/upload":                  {good: 201, query: "?name=notes&until=720h&hash=sha2-256&cid_version=1"},
 	"GET /pins/{id}":                     {good: 200, id: "pin"},
 	"DELETE /pins/{id}":                  {good: 204, id: "pin"},
+	"GET /content/{path...}":             {good: 200},
 	"GET /buckets":                       {good: 200},
 	"POST /buckets":                      {good: 201, body: `{"name":"holidays","public":true}`},
 	"DELETE /buckets/{bucket}":           {good: 204},
@@ -244,7 +245,7 @@ func (w *world) calls(ids map[string]string) (all []sampled) {
 			}
 			return w.ids[what]
 		}
-		c.to = strings.NewReplacer("{id}", of(c.id), "{bucket}", of("bucket"), "{key...}", "cat.txt").Replace(op.path) + c.sample.query
+		c.to = strings.NewReplacer("{id}", of(c.id), "{bucket}", of("bucket"), "{key...}", "cat.txt", "{path...}", apitest.CatCID).Replace(op.path) + c.sample.query
 		c.sent = strings.ReplaceAll(c.body, "{key}", of("key"))
 		if op.method == http.MethodDelete {
 			last = append([]sampled{c}, last...)

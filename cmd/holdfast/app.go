@@ -43,7 +43,6 @@ type app struct {
 
 	data    string // value of the flag --data
 	chosen  bool   // the command could work on a cluster, and uses the node on this machine
-	reads   bool   // the command reads content by its CID
 	started bool   // cobra has accepted the command line, so that a later failure is not wrong usage
 	misused error  // error for a request for help about a command that does not exist; nil if there was none
 }

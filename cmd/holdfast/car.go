@@ -163,17 +163,21 @@ func (a *app) uploadCAR(ctx context.Context, c *gateway.Client, path, name strin
 
 func (a *app) carExportCommand() *cobra.Command {
 	var output, user string
+	var r *remote
 	cmd := &cobra.Command{
 		Use:   "export CID",
 		Short: "Write a DAG as a CAR file",
-		Long: `Writes all blocks below CID as a CAR of version 1 with this root. It reads
-blocks from this node or from another member. CID can also have the form
+		Long: `Writes all blocks below CID as a CAR of version 1 with this root. A node reads
+the blocks from its own disk or from another member. CID can also have the form
 /ipfs/CID or ipfs://CID. The blocks are in depth-first order, each once, so the
 bytes depend on the content only, and not on the node. With -o the file gets
-its name only when it is complete. With --user the command reads as that
-account. An account can read public content, and content that its own pins and
-objects refer to.`,
+its name only when it is complete. An account can read public content, and
+content that its own pins and objects refer to. With --user the command reads as
+that account.
+
+` + placeAlone,
 		Example: `  holdfast car export bafybei... -o site.car
+  holdfast car export bafybei... -o site.car --profile work
   holdfast car export bafybei... | ipfs dag import`,
 		Args: arguments("CID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -184,17 +188,15 @@ objects refer to.`,
 			if (output == "" || output == "-") && isTerminal(a.stdout) {
 				return usagef("%s: standard output is a terminal: name a file with -o", called(cmd))
 			}
-			o, err := a.readingNode(cmd)
+			p, err := a.placeOf(cmd, r, user)
 			if err != nil {
 				return err
 			}
-			return a.exportCAR(cmd.Context(), o, user, text, output)
+			defer p.close()
+			return a.exportCAR(cmd.Context(), p, user, text, output)
 		},
 	}
-	_ = a.remoteFlags(cmd) // that they are not for this command is an error that says what is
-	for _, name := range remoteNames {
-		cmd.Flags().Lookup(name).Hidden = true
-	}
+	r = a.remoteFlags(cmd)
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` to write (default standard output)")
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (default the operator, who can read everything)")
 	mustNotBeEmpty(cmd, "output", "user")
@@ -202,8 +204,8 @@ objects refer to.`,
 	return cmd
 }
 
-func (a *app) exportCAR(ctx context.Context, o operator, user, cid, output string) error {
-	content, err := o.ExportCAR(ctx, user, cid)
+func (a *app) exportCAR(ctx context.Context, p place, user, cid, output string) error {
+	content, err := p.exportCAR(ctx, user, cid)
 	if err != nil {
 		return err
 	}

@@ -208,11 +208,13 @@ func (a *app) getCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get CID | get s3://BUCKET/KEY [FILE]",
 		Short: "Read a file or a folder by its CID, or download an object",
-		Long: `With a CID: reads a file or a folder from this node or from another member, and
-verifies each block against its hash. CID can also have the form /ipfs/CID or
-ipfs://CID, and a path in a folder may follow: CID/path. With --user the command
-reads as that account. An account can read public content, and content that its
-own pins and objects refer to.
+		Long: `With a CID: reads a file or a folder through a node, which gets it from its own
+disk or from another member, and verifies each block against its hash. CID can
+also have the form /ipfs/CID or ipfs://CID, and a path in a folder may follow:
+CID/path. An account can read public content, and content that its own pins and
+objects refer to. With --user the command reads as that account.
+
+` + placeAlone + `
 
 A file is written to standard output or to -o, a folder to -o or to a new folder
 in the current one, named after the CID or the last name of the path. Both get
@@ -233,6 +235,7 @@ bad node, but not against a whole cluster that lies.`,
   holdfast get bafybei... -o photos
   holdfast get bafybei.../2026/holiday.jpg -o holiday.jpg
   holdfast get bafybei... --user ann@example.org -o notes.txt
+  holdfast get bafybei... --profile work -o photos
   holdfast get s3://photos/2026/holiday.jpg
   holdfast get --verify s3://backup/work.tar - | tar x`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -252,18 +255,19 @@ bad node, but not against a whole cluster that lies.`,
 		}
 		for _, name := range []string{"verify", "blake3", "encrypt", "identity", "passphrase-file"} {
 			if cmd.Flags().Changed(name) {
-				return usagef("%s: --%s is for s3://BUCKET/KEY: the node on this machine verifies each block of a CID", called(cmd), name)
+				return usagef("%s: --%s is for s3://BUCKET/KEY: the node verifies each block of a CID", called(cmd), name)
 			}
-		}
-		o, err := a.readingNode(cmd)
-		if err != nil {
-			return err
 		}
 		root, below, err := splitCID(called(cmd), args[0])
 		if err != nil {
 			return err
 		}
-		return a.getContent(cmd.Context(), o, user, join(root, below), output)
+		p, err := a.placeOf(cmd, r, user)
+		if err != nil {
+			return err
+		}
+		defer p.close()
+		return a.getContent(cmd.Context(), p, user, join(root, below), output)
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "`file` or folder to write (default standard output for a file by its CID)")
 	cmd.Flags().StringVar(&user, "user", "", "`email` of the account that reads (default the operator, who can read everything)")
@@ -321,8 +325,8 @@ func join(root, path string) string {
 }
 
 // getContent writes the file or folder with a CID, which may have a path after a slash.
-func (a *app) getContent(ctx context.Context, o operator, user, text, output string) error {
-	content, err := o.OpenFileOrFolder(ctx, user, text)
+func (a *app) getContent(ctx context.Context, p place, user, text, output string) error {
+	content, err := p.openContent(ctx, user, text)
 	if err != nil {
 		return err
 	}

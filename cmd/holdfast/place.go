@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"net/http"
@@ -25,7 +26,7 @@ type pinner interface {
 	WaitPin(ctx context.Context, user, id string, seen func(client.PinStatus)) (client.PinStatus, error)
 }
 
-// place is where a command on pins works: on the node of this machine, or on a cluster.
+// place is where a command on pins or content works: on the node of this machine, or on a cluster.
 type place struct {
 	pinner
 
@@ -44,11 +45,14 @@ func (p place) close() {
 var remoteNames = []string{"profile", "endpoint", "token"}
 
 // placeHelp is the part of help texts about the place.
-const placeHelp = `With --profile, --endpoint or --token the command works on a cluster, with the
+const placeHelp = placeAlone + `
+Pinned content is public: everybody who knows its CID can read it.`
+
+// placeAlone is placeHelp for commands that pin nothing.
+const placeAlone = `With --profile, --endpoint or --token the command works on a cluster, with the
 rights of an API key, and with --data on the node of this machine. Without them
 it works on the node if HOLDFAST_DATA is set or the default data folder exists,
-and otherwise on the cluster that the environment or the default profile names.
-Pinned content is public: everybody who knows its CID can read it.`
+and otherwise on the cluster that the environment or the default profile names.`
 
 // placeOf returns the place that the command line and the environment choose. user is the value of --user,
 // which only a node on this machine takes. The caller closes the place.
@@ -70,7 +74,7 @@ func (a *app) placeOf(cmd *cobra.Command, r *remote, user string) (place, error)
 		return place{}, err
 	}
 	if len(p.Endpoints) > 0 && p.Token == "" && p.AccessKey != "" {
-		return place{}, usagef("%s: pins need the token of a key, and there is only its access key: set HOLDFAST_TOKEN, or add token to the profile", called(cmd))
+		return place{}, usagef("%s: there is only the access key of a key, and this needs its token: set HOLDFAST_TOKEN, or add token to the profile", called(cmd))
 	}
 	c, err := a.clusterOf(cmd, p)
 	if err != nil {
@@ -110,37 +114,41 @@ func (a *app) choosesCluster(cmd *cobra.Command) (bool, error) {
 
 // hintPlace adds to the error of a command that has found no data folder how it works without one.
 func (a *app) hintPlace(err error) error {
-	switch {
-	case !errors.Is(err, client.ErrNoFolder):
-		return err
-	case a.chosen:
+	if errors.Is(err, client.ErrNoFolder) && a.chosen {
 		return fmt.Errorf("%w, or a cluster with --profile or --endpoint", err)
-	case a.reads:
-		return fmt.Errorf("%w; %s", err, readsElsewhere)
 	}
 	return err
 }
 
-// readsElsewhere says how to read content by its CID on a machine without a node.
-const readsElsewhere = "without a node on this machine, read content by its CID with any IPFS client (ipfs get CID) or from the IPFS gateway of the cluster"
-
-// readingNode returns the node on this machine, for a command that reads content by its CID. The API keys of a
-// cluster do not serve for that, so the flags of remoteFlags are wrong usage.
-func (a *app) readingNode(cmd *cobra.Command) (operator, error) {
-	for _, name := range remoteNames {
-		if cmd.Flags().Changed(name) {
-			return nil, usagef("%s: --%s is not for a CID: %s", called(cmd), name, readsElsewhere)
-		}
+// openContent opens a file or a folder by its CID, which may have a path after a slash.
+func (p place) openContent(ctx context.Context, user, text string) (client.Opened, error) {
+	if p.cluster == nil {
+		return p.node.OpenFileOrFolder(ctx, user, text)
 	}
-	a.reads = true
-	return a.operator()
+	c, err := p.cluster.OpenContent(ctx, text)
+	if err != nil {
+		return client.Opened{}, pinError(clusterError(ctx, err))
+	}
+	return client.Opened{Body: c, Size: c.Size, Folder: c.Folder}, nil
+}
+
+// exportCAR opens the DAG of a CID as a CAR.
+func (p place) exportCAR(ctx context.Context, user, cid string) (io.ReadCloser, error) {
+	if p.cluster == nil {
+		return p.node.ExportCAR(ctx, user, cid)
+	}
+	c, err := p.cluster.OpenCAR(ctx, cid)
+	if err != nil {
+		return nil, pinError(clusterError(ctx, err))
+	}
+	return c, nil
 }
 
 // clusterPins are the pins of the account of a key. The parameter user of its methods is empty.
 type clusterPins struct{ *gateway.Client }
 
-// pinError converts an error of a request for pins. The pinning API answers 400 to words that are wrong,
-// as the node on this machine does.
+// pinError converts an error of a request for pins or content. A node of a cluster answers 400 to words
+// that are wrong, as the node on this machine does.
 func pinError(err error) error {
 	if refused := new(gateway.Error); errors.As(err, &refused) && refused.Status == http.StatusBadRequest {
 		return usagef("%v", err)

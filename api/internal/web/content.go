@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"time"
 
 	"github.com/holdfast-ipfs/holdfast/consensus/state"
 )
@@ -15,9 +16,9 @@ import (
 // byte is sent.
 const maxReads = 3
 
-// contentBlock is the largest size of a block of an object's DAG in bytes. The node has one block
-// in memory while it sends content.
-const contentBlock = 1 << 20
+// ContentBlock is the usual size of a block of content in bytes. The node has about one block in memory
+// while it sends content.
+const ContentBlock = 1 << 20
 
 // Content describes the object that SendContent sends.
 type Content struct {
@@ -54,7 +55,7 @@ func (l *Limits) SendContent(w http.ResponseWriter, r *http.Request, c Content) 
 func (l *Limits) sendVersion(w http.ResponseWriter, r *http.Request, c *Content, o *state.Object) (err error) {
 	held := l.HoldContent(c.Account)
 	defer held.Release()
-	if err := held.Grow(int64(min(o.Size, contentBlock))); err != nil {
+	if err := held.Grow(int64(min(o.Size, ContentBlock))); err != nil {
 		return err
 	}
 	f, err := c.Open(r.Context(), c.Account, o)
@@ -66,12 +67,31 @@ func (l *Limits) sendVersion(w http.ResponseWriter, r *http.Request, c *Content,
 			err = fmt.Errorf("close content: %w", closing)
 		}
 	}()
+	return SendFile(w, r, f, File{
+		ETag: o.ETag, Size: o.Size, Changed: o.Created.Time(),
+		Header: func(h http.Header) { c.Header(h, o) },
+	})
+}
+
+// File describes the content that SendFile sends.
+type File struct {
+	ETag    string    // without quotes; it names these bytes
+	Size    uint64    // in bytes
+	Changed time.Time // the zero time and that of the Unix epoch mean that it is not known
+	// Header sets further headers of the answer. SendFile itself sets ETag, Last-Modified,
+	// Content-Length and Content-Range.
+	Header func(h http.Header)
+}
+
+// SendFile answers with the content of f, or with the range that the request asks for. If it returns
+// an error before the first byte, it has written nothing.
+func SendFile(w http.ResponseWriter, r *http.Request, f io.ReadSeeker, as File) error {
 	header := w.Header()
 	before := header.Clone()
-	header.Set("Etag", `"`+o.ETag+`"`)
-	c.Header(header, o)
+	header.Set("Etag", `"`+as.ETag+`"`)
+	as.Header(header)
 	in, out := &observed{ReadSeeker: f}, &late{ResponseWriter: w, body: NewSteady(w, StallTimeout)}
-	http.ServeContent(out, plainRange(r, int64(min(o.Size, math.MaxInt64))), "", o.Created.Time(), in)
+	http.ServeContent(out, plainRange(r, int64(min(as.Size, math.MaxInt64))), "", as.Changed, in)
 	switch {
 	case out.err != nil:
 		return fmt.Errorf("send content: %w", out.err)
@@ -82,8 +102,8 @@ func (l *Limits) sendVersion(w http.ResponseWriter, r *http.Request, c *Content,
 			header[name] = values
 		}
 		if in.err == nil {
-			header.Set("Content-Range", fmt.Sprintf("bytes */%d", o.Size))
-			return Errorf(http.StatusRequestedRangeNotSatisfiable, "RANGE_NOT_SATISFIABLE", "the range is outside the content of %d bytes", o.Size)
+			header.Set("Content-Range", fmt.Sprintf("bytes */%d", as.Size))
+			return Errorf(http.StatusRequestedRangeNotSatisfiable, "RANGE_NOT_SATISFIABLE", "the range is outside the content of %d bytes", as.Size)
 		}
 	default:
 		out.begin()
