@@ -26,12 +26,12 @@ type Content struct {
 // OpenContent opens the file or folder at a path: a CID, or a CID with a path in its folder after a slash.
 // Errors: ErrNotFound if no node has the content, or if the account of the token may not read it.
 func (c *Client) OpenContent(ctx context.Context, path string) (*Content, error) {
-	return c.openContent(ctx, operation{verb: "get " + path}, path, TypeTar+", application/octet-stream")
+	return c.openContent(ctx, operation{verb: "read content"}, path, TypeTar+", application/octet-stream")
 }
 
 // OpenCAR opens the DAG of a CID as a CAR. Its errors are those of OpenContent.
 func (c *Client) OpenCAR(ctx context.Context, cid string) (*Content, error) {
-	return c.openContent(ctx, operation{verb: "export " + cid}, cid, TypeCAR)
+	return c.openContent(ctx, operation{verb: "read content"}, cid, TypeCAR)
 }
 
 // Read implements io.Reader.

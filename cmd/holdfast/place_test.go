@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +53,8 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case f.status != 0:
 		w.WriteHeader(f.status)
 		fmt.Fprint(w, `{"error":{"reason":"SOME_REASON","details":"some details"}}`)
+	case strings.HasPrefix(r.URL.Path, "/api/v1/content/"):
+		f.content(w, strings.TrimPrefix(r.URL.Path, "/api/v1/content/"), r.Header.Get("Accept"), len(f.requests))
 	case r.URL.Path == "/api/v1/pins/upload":
 		w.WriteHeader(http.StatusCreated)
 		fmt.Fprint(w, `{"pins":[{"id":"r9","cid":"bafy9","name":"nine","status":"queued"}],"size":5,"blocks":3`)
@@ -62,6 +66,38 @@ func (f *fakeCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"count":1,"results":[`+pin+`]}`)
 	default:
 		fmt.Fprint(w, pin)
+	}
+}
+
+// content answers with a file, and for bafydir with a folder. For bafycut the first answer is cut, and the content is
+// gone afterwards.
+func (f *fakeCluster) content(w http.ResponseWriter, path, accept string, nth int) {
+	cut := strings.HasPrefix(path, "bafycut")
+	switch {
+	case cut && nth > 1:
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, `{"error":{"reason":"NOT_FOUND","details":"gone"}}`)
+		return
+	case accept == "application/vnd.ipld.car":
+		w.Header().Set("Content-Type", accept)
+		fmt.Fprint(w, "a car of ", path)
+	case strings.HasPrefix(path, "bafydir") || path == "bafycut/dir":
+		w.Header().Set("Content-Type", "application/x-tar")
+		archive := tar.NewWriter(w)
+		_ = archive.WriteHeader(&tar.Header{Name: "a", Mode: 0o644, Size: 4})
+		fmt.Fprint(archive, "text")
+		_ = archive.Close()
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Header().Set("Content-Length", strconv.Itoa(len("file ")+len(path)))
+		fmt.Fprint(w, "file ")
+		if !cut {
+			fmt.Fprint(w, path)
+		}
+	}
+	if cut {
+		_ = http.NewResponseController(w).Flush() // the first bytes arrive
+		panic(http.ErrAbortHandler)
 	}
 }
 
@@ -103,7 +139,7 @@ func TestFlagsThenTheNodeThenTheEnvironment(t *testing.T) {
 		{"a profile and a folder in the environment", withProfile, []string{"HOLDFAST_DATA=" + withNode}, "--profile work", "of the profile"},
 		{"an endpoint alone", empty, nil, "--endpoint " + f.url, "no key is given"},
 		{"a token alone", empty, nil, "--token t", "no cluster is named"},
-		{"an access key alone", empty, []string{"HOLDFAST_ACCESS_KEY=a", "HOLDFAST_SECRET_KEY=b"}, "--endpoint " + f.url, "pins need the token of a key"},
+		{"an access key alone", empty, []string{"HOLDFAST_ACCESS_KEY=a", "HOLDFAST_SECRET_KEY=b"}, "--endpoint " + f.url, "and this needs its token"},
 		{"both", withProfile, nil, "--profile work --data " + withNode, "--data names the node on this machine, and --profile a cluster"},
 		{"the option of an operator", withProfile, nil, "--user a@b", "--user is for the node on this machine"},
 	} {
@@ -156,6 +192,7 @@ func TestCommandsOnACluster(t *testing.T) {
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
 	const waits = "; GET /pins/r9"
+	const realCID = "bafybeigdyrzt5sfp7udm7hu76uh7y26nf3efuylqabf3oclgtqy55fbzdi"
 	for _, tc := range []struct{ args, out, requests, body string }{
 		{"pin add bafy9 --name nine --meta k=v", "r9\n", "POST /pins", `application/json {"cid":"bafy9","name":"nine","meta":{"k":"v"}}`},
 		{"pin add bafy9 --wait", "r9\n", "POST /pins" + waits, ""},
@@ -165,6 +202,10 @@ func TestCommandsOnACluster(t *testing.T) {
 		{"add - --hash sha2-256 --cid-version 0 --name n", "bafy9\n", "POST /api/v1/pins/upload?cid_version=0&hash=sha2-256&name=n" + waits, "application/octet-stream input"},
 		{"add " + at("a") + " " + at("b"), "bafya  a\nbafyb  b\nbafy9\n", "POST /api/v1/pins/upload?entries=true" + waits, "application/x-tar a\x00"},
 		{"car import " + at("x.car"), "bafy9\n", "POST /api/v1/pins/upload?name=x.car" + waits, "application/vnd.ipld.car a car"},
+		{"get ipfs://" + realCID + "/a%20b/", "file " + realCID + "/a b", "GET /api/v1/content/" + realCID + "/a b", ""},
+		{"get bafydir -o " + at("got"), "", "GET /api/v1/content/bafydir", ""},
+		{"car export /ipfs/" + realCID, "a car of " + realCID, "GET /api/v1/content/" + realCID, ""},
+		{"car export bafy9 -o " + at("got.car"), "", "GET /api/v1/content/bafy9", ""},
 	} {
 		f.requests, f.bodies = nil, nil
 		got := callCluster(t, f, "input", strings.Fields(tc.args)...)
@@ -176,6 +217,11 @@ func TestCommandsOnACluster(t *testing.T) {
 		}
 		if len(f.bodies) == 0 || !strings.HasPrefix(f.bodies[0], tc.body) {
 			t.Errorf("%s sent %q, want %q", tc.args, f.bodies, tc.body)
+		}
+	}
+	for name, want := range map[string]string{"got/a": "text", "got.car": "a car of bafy9"} {
+		if text, err := os.ReadFile(at(name)); err != nil || string(text) != want {
+			t.Errorf("%s has %q, %v", name, text, err)
 		}
 	}
 	for args, want := range map[string]string{
@@ -197,9 +243,13 @@ func TestCommandsOnACluster(t *testing.T) {
 }
 
 // A refusal of a cluster is one line with its reason and details. An answer of 400 is wrong usage for the words of a pin,
-// and a failure for content. Content is not read by its CID from a cluster, and the message says what does that.
+// and a failure for content that is sent.
 func TestRefusalsOfAClusterAreTold(t *testing.T) {
 	f := newFakeCluster(t)
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("bafydir", 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		args   string
 		status int
@@ -213,12 +263,35 @@ func TestRefusalsOfAClusterAreTold(t *testing.T) {
 		{"add -", http.StatusBadRequest, exitFailure, "holdfast: upload: SOME_REASON: some details (" + f.url + "/api/v1)\n"},
 		{"add /no/such/file", 0, exitFailure, "holdfast: stat /no/such/file: no such file or directory\n"},
 		{"car import /no/such/file", 0, exitFailure, "holdfast: open /no/such/file: no such file or directory\n"},
-		{"get bafyhave --profile work", 0, exitUsage, "holdfast: get: --profile is not for a CID: " + readsElsewhere + "\n"},
-		{"car export bafyhave --endpoint http://x -o x", 0, exitUsage, "holdfast: car export: --endpoint is not for a CID: " + readsElsewhere + "\n"},
+		{"get bafyhave", http.StatusNotFound, exitFailure, "holdfast: read content: SOME_REASON: some details (" + f.url + "/api/v1)\n"},
+		{"get bafyhave -o /no/such/folder/x", http.StatusForbidden, exitFailure, "holdfast: read content: SOME_REASON: some details (" + f.url + "/api/v1)\n"},
+		{"get bafyhave", http.StatusBadRequest, exitUsage, "holdfast: read content: SOME_REASON: some details (" + f.url + "/api/v1)\n"},
+		{"car export bafyhave", http.StatusBadRequest, exitUsage, "holdfast: read content: SOME_REASON: some details (" + f.url + "/api/v1)\n"},
+		{"car export bafyhave", http.StatusNotFound, exitFailure, "holdfast: read content: SOME_REASON: some details (" + f.url + "/api/v1)\n"},
+		{"get bafydir", 0, exitFailure, "holdfast: get bafydir: bafydir exists already: -o names another place\n"},
+		{"get bafydir -o -", 0, exitFailure, "holdfast: get bafydir: the content is a folder, which cannot be written to standard output: -o names a place for it\n"},
+		{"get bafyhave --user a@b", 0, exitUsage, "holdfast: get: --user is for the node on this machine: on a cluster a key belongs to one account\n"},
+		{"car export bafyhave --user a@b", 0, exitUsage, "holdfast: car export: --user is for the node on this machine: on a cluster a key belongs to one account\n"},
 	} {
 		f.status = tc.status
 		if got, want := callCluster(t, f, "x", strings.Fields(tc.args)...), (outcome{tc.code, "", tc.says}); got != want {
 			t.Errorf("%s, answered %d: %+v, want %+v", tc.args, tc.status, got, want)
+		}
+	}
+}
+
+// Content whose transfer ends early is an error, and neither its name nor a part of it is left.
+func TestCutContentLeavesNothing(t *testing.T) {
+	const cid = "bafycut"
+	for _, command := range []string{"get " + cid, "get " + cid + "/dir", "car export " + cid} {
+		f := newFakeCluster(t)
+		dir := t.TempDir()
+		got := callCluster(t, f, "", append(strings.Fields(command), "-o", filepath.Join(dir, "x"))...)
+		if got.code != exitFailure || !strings.Contains(got.errOut, "read content: NOT_FOUND: gone") || len(f.requests) != 2 {
+			t.Errorf("%s: %+v after %q", command, got, f.requests)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s left %v, %v", command, left, err)
 		}
 	}
 }
