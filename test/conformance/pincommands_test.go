@@ -3,7 +3,12 @@
 package conformance
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,10 +80,91 @@ func lastLine(out string) string {
 	return lines[len(lines)-1]
 }
 
+// readsBack wants that a user gets what a folder and a file have, by the CID of a folder with both, as the node has it: whole,
+// by a path in it, and as a CAR, which is in the file car.
+func (c *pinClient) readsBack(root string, files map[string]string, file, car string) {
+	c.t.Helper()
+	to := filepath.Join(c.t.TempDir(), "back")
+	if out := c.run("get", root, "-o", to); out != "" {
+		c.t.Errorf("get of a folder prints %q", out)
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	found := filesIn(c.t, to)
+	if found[filepath.Base(file)] != string(want) {
+		c.t.Errorf("get of two paths wrote a file of %d bytes, want %d", len(found[filepath.Base(file)]), len(want))
+	}
+	if got := c.try("", "get", root+"/"+filepath.Base(file), "--profile", "work"); got.Code != 0 || got.Stdout != string(want) {
+		c.t.Errorf("get of a file by its path: exit code %d, %d bytes, %s", got.Code, len(got.Stdout), got.Stderr)
+	}
+	part := filepath.Join(c.t.TempDir(), "part")
+	c.run("get", "ipfs://"+root+"/odd", "-o", part)
+	if found := filesIn(c.t, part); !maps.Equal(found, files) {
+		c.t.Errorf("get of a folder wrote %d files, want %d", len(found), len(files))
+	}
+	exported := filepath.Join(c.t.TempDir(), "back.car")
+	c.run("car", "export", root, "-o", exported)
+	if got, want := fileSum(c.t, exported), fileSum(c.t, car); got != want {
+		c.t.Error("car export writes another CAR than on the node")
+	}
+}
+
+// fileSum returns the SHA-256 hash of a file.
+func fileSum(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// keepsSecret wants that a user reads an object by its CID, and that another account does not.
+func (c *pinClient) keepsSecret(n *harness.Node, token string, other *pinClient) {
+	c.t.Helper()
+	var root string
+	for _, path := range []string{"/private", "/private/secret.txt"} {
+		body := strings.TrimPrefix(path, "/private")
+		r, err := n.S3(c.t.Context(), token, http.MethodPut, path, strings.NewReader(body), int64(len(body)))
+		if err != nil || r.Status != http.StatusOK {
+			c.t.Fatalf("%+v, %v", r, err)
+		}
+		root = r.Header.Get("X-Holdfast-Cid")
+	}
+	if got := c.run("get", root); got != "/secret.txt" {
+		c.t.Errorf("get of an object by its CID prints %q", got)
+	}
+	c.run("car", "export", root, "-o", filepath.Join(c.t.TempDir(), "secret.car"))
+	other.refused("NOT_FOUND", "get", root)
+	other.refused("NOT_FOUND", "car", "export", root)
+}
+
+// outlives wants that a get ends well although the node that it asks dies in the middle.
+func (c *pinClient) outlives(n *harness.Node, root, want string) {
+	c.t.Helper()
+	back := filepath.Join(c.t.TempDir(), "back")
+	get := beginAs(c.t, c.home, "get", root, "-o", back, "--profile", "work")
+	get.hasRead(c.t, 24<<20)
+	n.Kill()
+	if code := ended(c.t, get.Cmd); code != 0 {
+		c.t.Fatalf("the get during which a node died: exit code %d, %s", code, &get.errs)
+	}
+	if fileSum(c.t, back) != fileSum(c.t, want) {
+		c.t.Error("after that get the file has other bytes")
+	}
+}
+
 // TestPinsByCommand promises that a user with an API key and a profile, on a machine without a node, adds files and folders,
-// imports a CAR, pins, lists, reads and removes pins; that the CIDs are those of holdfast add on a node; that the commands
-// go on while a node is down, and when one dies in the middle of an upload, which then has one pin; and that a key
-// that may only read, and another account, are refused.
+// imports a CAR, pins, lists, reads and removes pins; that the CIDs are those of holdfast add on a node; that get and car
+// export give back the same bytes; that the commands go on while a node is down, and when one dies in the middle of an
+// upload, which then has one pin, or of a get; and that a key that may only read, and another account, are refused.
 func TestPinsByCommand(t *testing.T) {
 	t.Parallel() // a cluster of its own
 	c := harness.Start(t, harness.Options{})
@@ -94,7 +180,8 @@ func TestPinsByCommand(t *testing.T) {
 		return 0
 	})
 	node := nodes[1]
-	user := newPinClient(t, nodes, node.UserKey("ann@example.org").Token)
+	key := node.UserKey("ann@example.org").Token
+	user := newPinClient(t, nodes, key)
 	other := newPinClient(t, nodes, node.UserKey("bob@example.org").Token)
 	reader := newPinClient(t, nodes, node.Key("ann@example.org", "--scope", "storage:read").Token)
 
@@ -142,6 +229,10 @@ func TestPinsByCommand(t *testing.T) {
 		t.Errorf("pin get prints %q", out)
 	}
 
+	reader.readsBack(root, files, file, car)
+	other.readsBack(root, files, file, car)
+	user.keepsSecret(node, key, other)
+
 	all := user.pins()
 	reader.refused("FORBIDDEN", "add", file)
 	reader.refused("FORBIDDEN", "pin", "add", root)
@@ -165,4 +256,5 @@ func TestPinsByCommand(t *testing.T) {
 	harness.Eventually(t, time.Minute, "the removed pin is gone on the node", func() (bool, error) {
 		return !strings.Contains(node.CLI("pin", "ls", "--user", "ann@example.org"), id), nil
 	})
+	user.outlives(victim, lastLine(upload.out.String()), large)
 }
