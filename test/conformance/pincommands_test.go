@@ -185,8 +185,11 @@ func TestPinsByCommand(t *testing.T) {
 	other := newPinClient(t, nodes, node.UserKey("bob@example.org").Token)
 	reader := newPinClient(t, nodes, node.Key("ann@example.org", "--scope", "storage:read").Token)
 
-	files := oddFolder()
+	files := map[string]string{
+		"empty/": "", "empty file": "", "a/b/deep": "deep", "a/big": strings.Repeat("0123456789", 300_000), "link": "-> a/b", "ü \"x\"\\\n": "odd",
+	}
 	dir, file := writeFiles(t, "odd", files), filepath.Join(t.TempDir(), "notes.txt")
+	overwrite(t, filepath.Join(dir, ".hidden"), []byte("only with --hidden"))
 	overwrite(t, file, harness.RandomBytes(3<<20))
 	if got, want := user.run("add", file), lastLine(node.CLI("add", file)); got != want {
 		t.Errorf("add of a file gives %s, and %s on the node", got, want)
