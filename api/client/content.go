@@ -77,6 +77,7 @@ type contentRead struct {
 	path, accept string
 	to           io.Writer
 
+	base  string        // URL of the web API that is asked
 	begun chan struct{} // closed after the first answer has set kind, etag and size
 	kind  string        // media type
 	etag  string
@@ -113,6 +114,7 @@ func (c *Client) readContent(ctx context.Context, r *contentRead) error {
 // request reads the rest of the content from one node. guard wraps the body of the answer with a reader that
 // fails if the node stalls.
 func (r *contentRead) request(ctx context.Context, by http.RoundTripper, base string, guard func(io.Reader) io.Reader) error {
+	r.base = base
 	names := strings.Split(r.path, "/")
 	for i, name := range names {
 		names[i] = url.PathEscape(name)
@@ -162,7 +164,7 @@ func (r *contentRead) continues(resp *http.Response, in io.Reader) error {
 	case <-r.begun:
 	default:
 		if kind != TypeTar && kind != TypeCAR && resp.ContentLength < 0 || r.accept == TypeCAR && kind != TypeCAR {
-			return r.other(resp)
+			return r.other()
 		}
 		r.kind, r.etag, r.size = kind, resp.Header.Get("ETag"), resp.ContentLength
 		if kind == TypeTar || kind == TypeCAR {
@@ -173,11 +175,11 @@ func (r *contentRead) continues(resp *http.Response, in io.Reader) error {
 		return nil
 	}
 	if kind != r.kind {
-		return r.other(resp)
+		return r.other()
 	}
 	if r.size >= 0 && resp.StatusCode == http.StatusPartialContent {
 		if !begins(resp.Header, r.done) {
-			return r.other(resp)
+			return r.other()
 		}
 		return nil
 	}
@@ -187,14 +189,14 @@ func (r *contentRead) continues(resp *http.Response, in io.Reader) error {
 		return &bodyError{err}
 	}
 	if again.Sum64() != r.sum.Sum64() {
-		return r.other(resp)
+		return r.other()
 	}
 	return nil
 }
 
 // other returns the error for an answer that is not the content that was asked for.
-func (r *contentRead) other(resp *http.Response) error {
-	return &Error{Op: r.op.String(), Endpoint: resp.Request.URL.Host, Status: http.StatusOK, Message: "the node sent other content"}
+func (r *contentRead) other() error {
+	return &Error{Op: r.op.String(), Endpoint: r.base, Status: http.StatusOK, Message: "the node sent other content"}
 }
 
 // contentWriter writes content and counts it.

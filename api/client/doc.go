@@ -16,8 +16,9 @@
 //
 // [Client.AddPin], [Client.Pins], [Client.Pin], [Client.WaitPin] and [Client.RemovePin] use the
 // Pinning Service API of the same nodes, and [Client.UploadPin] the web API, for the account of
-// Options.Token. The gateways tell the addresses of these APIs. A request whose answer was lost is
-// repeated on another node and has its effect once.
+// Options.Token. [Client.OpenContent] and [Client.OpenCAR] read content by its CID through the web API. The
+// gateways tell the addresses of these APIs. A request whose answer was lost is repeated on another
+// node and has its effect once.
 //
 // The package uses github.com/minio/minio-go for requests and signatures. Names of buckets and
 // keys are those of S3: a key has up to 1,024 bytes of UTF-8.

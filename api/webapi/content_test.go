@@ -68,7 +68,9 @@ func (s shelf) ExportCAR(_ context.Context, w io.Writer, root cid.Cid, _ []state
 	return err
 }
 
-func (s shelf) Visible(context.Context, cid.Cid) (bool, error) { return false, nil }
+func (s shelf) OpenVisible(context.Context, cid.Cid) (content.DAG, error) {
+	return nil, state.ErrNotFound
+}
 
 // shelfFolder is a folder with a file of 1 MiB. If it is broken, the file ends early.
 type shelfFolder struct{ broken bool }

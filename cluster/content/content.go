@@ -55,9 +55,6 @@ type Store interface {
 	// on the node that has them. Errors: state.ErrNotFound if no member shows the block c,
 	// state.ErrUnavailable if members did not answer.
 	OpenVisible(ctx context.Context, c cid.Cid) (DAG, error)
-	// Visible returns whether a block belongs to content that is public and complete on this
-	// node.
-	Visible(ctx context.Context, c cid.Cid) (bool, error)
 }
 
 // LeasePrefix is the prefix of the references that protect imported content before it is pinned.
@@ -177,7 +174,8 @@ func (c *Content) Open(ctx context.Context, text string) (f io.ReadSeekCloser, s
 
 // OpenFor is Open for an account. It returns the error NotHeld if the content is private and
 // neither a pin nor an object of the account references it. A CID that is not a root but a part
-// of other content can be read if this node has that content completely and it is public.
+// of other content can be read if that content is public and a member has it completely. If members do
+// not answer, and no other member has such content, the error is state.ErrUnavailable.
 func (c *Content) OpenFor(ctx context.Context, account state.AccountID, text string) (f io.ReadSeekCloser, size uint64, err error) {
 	root, path, err := parse(text)
 	if err != nil {
@@ -221,8 +219,10 @@ func (c *Content) mayRead(ctx context.Context, account state.AccountID, root cid
 	if err != nil || may {
 		return record, may, err
 	}
-	may, err = c.opts.Store.Visible(ctx, root) // as a part of other content
-	return record, may, err
+	if _, err = c.opts.Store.OpenVisible(ctx, root); errors.Is(err, state.ErrNotFound) { // as a part of other content
+		return record, false, nil
+	}
+	return record, err == nil, err
 }
 
 // Run removes leases that have expired or whose content is pinned, until ctx ends.

@@ -79,8 +79,6 @@ func (s *store) OpenFolder(_ context.Context, _ cid.Cid, path []string, holders 
 	return nil, nil
 }
 
-func (s *store) Visible(context.Context, cid.Cid) (bool, error) { return s.visible, s.fail }
-
 type world struct {
 	*Content
 	store *store

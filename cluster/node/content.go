@@ -192,11 +192,6 @@ func (f keptFile) Close() error {
 	return f.File.Close()
 }
 
-// Visible implements content.Store.
-func (f *files) Visible(ctx context.Context, c cid.Cid) (bool, error) {
-	return f.blocks.Visible(ctx, c)
-}
-
 // Time limits for members that a reader asks for blocks.
 const (
 	// avoidFor is how long a member that has failed is asked after all other members.

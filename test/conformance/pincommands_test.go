@@ -233,7 +233,9 @@ func TestPinsByCommand(t *testing.T) {
 	}
 
 	reader.readsBack(root, files, file, car)
-	other.readsBack(root, files, file, car)
+	if got := other.run("get", root+"/odd/a/b/deep"); got != "deep" {
+		t.Errorf("another account reads %q of what is pinned", got)
+	}
 	user.keepsSecret(node, key, other)
 
 	all := user.pins()
