@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 
 	"github.com/holdfast-ipfs/holdfast/api/internal/web"
@@ -28,7 +27,12 @@ type Content interface {
 
 // downloadPin serves GET /pins/{id}/download: the content of a pin as a file, a folder as a tar
 // stream, and with as=car the whole DAG as a CAR.
-func (s *surface) downloadPin(c *call) error {
+func (s *surface) downloadPin(c *call) (err error) {
+	held := s.Limits.HoldContent(c.who.Account)
+	defer held.Release()
+	if err := held.Grow(web.ContentBlock); err != nil {
+		return err //nolint:wrapcheck // is the answer
+	}
 	pin, err := s.Pins.Get(c.ctx, c.who.Account, pinID(c))
 	if err != nil {
 		return err
@@ -37,9 +41,8 @@ func (s *surface) downloadPin(c *call) error {
 	switch as := c.r.URL.Query().Get("as"); as {
 	case "":
 	case "car":
-		return s.stream(c, web.CARType+"; version=1", name+".car", func(w io.Writer) error {
-			return s.Content.ExportCARFor(ctx, w, c.who.Account, pin.CID) //nolint:wrapcheck // stream wraps it
-		})
+		out := fileStream(c, web.CARType+"; version=1", name+".car")
+		return out.Ended(s.Content.ExportCARFor(ctx, out, c.who.Account, pin.CID)) //nolint:wrapcheck // has the operation
 	default:
 		return web.BadRequest("as=%s is unknown: use as=car, or nothing", as)
 	}
@@ -50,22 +53,10 @@ func (s *surface) downloadPin(c *call) error {
 	if err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}
-	sent := false // SendContent closes what it has opened
-	err = s.Limits.SendContent(c.w, c.r, web.Content{
-		Account: c.who.Account,
-		Find: func() (state.Object, error) {
-			return state.Object{ETag: pin.CID, Size: size, Created: pin.Created}, nil
-		},
-		Open: func(context.Context, state.AccountID, *state.Object) (io.ReadSeekCloser, error) {
-			sent = true
-			return f, nil
-		},
-		Header: func(header http.Header, _ *state.Object) { attachment(header, "application/octet-stream", name) },
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return web.SendFile(c.w, c.r, f, web.File{ //nolint:wrapcheck // has the operation
+		ETag: pin.CID, Size: size, Header: func(h http.Header) { attachment(h, "application/octet-stream", name) },
 	})
-	if !sent {
-		err = errors.Join(err, f.Close())
-	}
-	return err
 }
 
 func (s *surface) downloadFolder(c *call, name, cid string) (err error) {
@@ -73,8 +64,9 @@ func (s *surface) downloadFolder(c *call, name, cid string) (err error) {
 	if err != nil {
 		return fmt.Errorf("open folder: %w", err)
 	}
-	defer func() { err = errors.Join(err, f.Close()) }() // also when stream closes the connection
-	return s.stream(c, "application/x-tar", name+".tar", func(w io.Writer) error { return f.WriteTar(c.r.Context(), w) })
+	defer func() { err = errors.Join(err, f.Close()) }()
+	out := fileStream(c, web.TarType, name+".tar")
+	return out.Ended(f.WriteTar(c.r.Context(), out)) //nolint:wrapcheck // has the operation
 }
 
 // attachment sets the header of content that the browser saves as a file with a name.
@@ -85,42 +77,7 @@ func attachment(header http.Header, kind, name string) {
 	header.Set("Content-Disposition", "attachment; filename*=UTF-8''"+escapeName(name))
 }
 
-// streamBlock is the memory in bytes that a block of streamed content takes.
-const streamBlock = 1 << 20
-
-// stream answers with what write writes, as a file that the browser saves. If write fails after the
-// first bytes were sent, stream closes the connection, so that the browser does not keep an incomplete
-// file.
-func (s *surface) stream(c *call, kind, name string, write func(io.Writer) error) error {
-	held := s.Limits.HoldContent(c.who.Account)
-	defer held.Release()
-	if err := held.Grow(streamBlock); err != nil {
-		return err //nolint:wrapcheck // is the answer
-	}
-	header := c.w.Header()
-	before := header.Clone()
-	attachment(header, kind, name)
-	out := &begun{w: web.NewSteady(c.w, web.StallTimeout)}
-	err := write(out)
-	if err != nil && out.begun {
-		s.Logger.InfoContext(c.r.Context(), "a file was not sent whole", "request", header.Get(web.RequestIDHeader), "file", name, "err", err)
-		panic(http.ErrAbortHandler)
-	}
-	if err != nil { // the answer is the error
-		clear(header)
-		maps.Copy(header, before)
-	}
-	return err
-}
-
-// begun is a writer that remembers whether anything was written.
-type begun struct {
-	w     io.Writer
-	begun bool
-}
-
-// Write implements io.Writer.
-func (b *begun) Write(p []byte) (int, error) {
-	b.begun = true
-	return b.w.Write(p) //nolint:wrapcheck // of the caller
+// fileStream returns the body of an answer that the browser saves as a file with a name.
+func fileStream(c *call, kind, name string) *web.Stream {
+	return web.NewStream(c.w, c.r, func(h http.Header) { attachment(h, kind, name) })
 }

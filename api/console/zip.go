@@ -46,7 +46,13 @@ func (s *surface) zipChosen(c *call) error {
 	case files > maxZipped:
 		return web.BadRequest("a ZIP file has at most %d files: copy the folder with an S3 client, or with holdfast sync", maxZipped)
 	}
-	return s.stream(c, "application/zip", zipName(bucket, folder, of), func(w io.Writer) error { return s.writeZip(c, w, of, folder) })
+	held := s.Limits.HoldContent(c.who.Account)
+	defer held.Release()
+	if err := held.Grow(web.ContentBlock); err != nil {
+		return err //nolint:wrapcheck // is the answer
+	}
+	out := fileStream(c, "application/zip", zipName(bucket, folder, of))
+	return out.Ended(s.writeZip(c, out, of, folder)) //nolint:wrapcheck // has the operation
 }
 
 // zipName returns the name of a ZIP file: that of the only folder that was chosen, else of the folder

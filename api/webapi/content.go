@@ -3,7 +3,6 @@ package webapi
 import (
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -16,7 +15,7 @@ import (
 )
 
 // content answers GET /content/{path...}, where the path is a CID, or a CID with a path in its folder:
-// a file with its bytes or a range of them, a folder as a tar stream if the client accepts tarType, and
+// a file with its bytes or a range of them, a folder as a tar stream if the client accepts web.TarType, and
 // the whole DAG as a CAR if the client accepts web.CARType. The size of a stream is not known before.
 // If it cannot be read to its end, the connection is cut, so that no client takes a part for the whole.
 func (s *surface) content(c *call) (err error) {
@@ -27,8 +26,8 @@ func (s *surface) content(c *call) (err error) {
 	}
 	text := c.r.PathValue("path")
 	if accepts(c.r, web.CARType) {
-		out := newStream(c, text, web.CARType, ".car")
-		return out.ended(s.Content.ExportCARFor(c.long, out, c.who.Account, text))
+		out := stream(c, text, web.CARType, ".car")
+		return unread(out.Ended(s.Content.ExportCARFor(c.long, out, c.who.Account, text)))
 	}
 	f, size, err := s.Content.OpenFor(c.long, c.who.Account, text)
 	if errors.Is(err, content.ErrFolder) {
@@ -46,21 +45,24 @@ func (s *surface) content(c *call) (err error) {
 
 // folder answers with a folder as a tar stream.
 func (s *surface) folder(c *call, text string) (err error) {
-	if !accepts(c.r, tarType) {
-		return web.Errorf(http.StatusNotAcceptable, "NOT_ACCEPTABLE", "%s is a folder: with the header Accept: %s it is answered as a tar stream", text, tarType)
+	if !accepts(c.r, web.TarType) {
+		return web.Errorf(http.StatusNotAcceptable, "NOT_ACCEPTABLE", "%s is a folder: with the header Accept: %s it is answered as a tar stream", text, web.TarType)
 	}
 	f, err := s.Content.OpenFolderFor(c.long, c.who.Account, text)
 	if err != nil {
 		return unread(err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	out := newStream(c, text, tarType, ".tar")
-	return out.ended(f.WriteTar(c.long, out))
+	out := stream(c, text, web.TarType, ".tar")
+	return unread(out.Ended(f.WriteTar(c.long, out)))
 }
 
 // unread converts an error of opening content. The text of a 404 is the same for content that no member
 // has and for private content of another account.
 func unread(err error) error {
+	if err == nil {
+		return nil
+	}
 	if coded := (*state.Error)(nil); errors.As(err, &coded) && coded.Code == state.CodeNotFound {
 		return web.Errorf(http.StatusNotFound, "NOT_FOUND", "%s", coded.Detail)
 	}
@@ -88,46 +90,7 @@ func download(h http.Header, text, kind, ext string) {
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": path.Base(text) + ext}))
 }
 
-// stream is the body of an answer whose size is not known before. It writes the header before the first
-// byte, and fails if the client takes no bytes for web.StallTimeout.
-type stream struct {
-	w     http.ResponseWriter
-	body  io.Writer
-	head  bool // the method is HEAD: the stream ends after the header
-	begin func(h http.Header)
-	begun bool
-}
-
-func newStream(c *call, text, kind, ext string) *stream {
-	return &stream{
-		w: c.w, body: web.NewSteady(c.w, web.StallTimeout), head: c.r.Method == http.MethodHead,
-		begin: func(h http.Header) { download(h, text, kind, ext) },
-	}
-}
-
-// errHead ends what writes to the answer to HEAD.
-var errHead = errors.New("the answer to HEAD has no body")
-
-// Write implements io.Writer.
-func (s *stream) Write(b []byte) (int, error) {
-	if !s.begun {
-		s.begun = true
-		s.begin(s.w.Header())
-		s.w.WriteHeader(http.StatusOK)
-	}
-	if s.head {
-		return 0, errHead
-	}
-	return s.body.Write(b) //nolint:wrapcheck // a writer
-}
-
-// ended returns the error of the request, where err is that of what has written the stream.
-func (s *stream) ended(err error) error {
-	switch {
-	case err == nil, s.head && s.begun:
-		return nil
-	case s.begun:
-		return fmt.Errorf("send content: %w", err)
-	}
-	return unread(err)
+// stream returns the body of an answer with content that is written as a stream.
+func stream(c *call, text, kind, ext string) *web.Stream {
+	return web.NewStream(c.w, c.r, func(h http.Header) { download(h, text, kind, ext) })
 }

@@ -132,18 +132,18 @@ func TestContentByCID(t *testing.T) {
 		says               string // part of the body
 	}{
 		{"a file", apitest.CatCID, "", 200, "application/octet-stream", apitest.CatCID, "meow"},
-		{"a file for a client that takes folders", apitest.CatCID, tarType + ", application/octet-stream", 200, "application/octet-stream", apitest.CatCID, "meow"},
+		{"a file for a client that takes folders", apitest.CatCID, web.TarType + ", application/octet-stream", 200, "application/octet-stream", apitest.CatCID, "meow"},
 		{"a file in a folder", folderCID + "/a%20b.txt", "*/*", 200, "application/octet-stream", `"a b.txt"`, "text"},
 		{"an escaped slash", folderCID + "%2Fa%20b.txt", "", 200, "application/octet-stream", `"a b.txt"`, "text"},
-		{"a folder", folderCID, tarType, 200, tarType, folderCID + ".tar", "a b.txt"},
-		{"a folder, among others", folderCID, "text/html, " + tarType + ";q=0.5", 200, tarType, folderCID + ".tar", "a b.txt"},
+		{"a folder", folderCID, web.TarType, 200, web.TarType, folderCID + ".tar", "a b.txt"},
+		{"a folder, among others", folderCID, "text/html, " + web.TarType + ";q=0.5", 200, web.TarType, folderCID + ".tar", "a b.txt"},
 		{"a CAR", folderCID, web.CARType + "; version=1", 200, web.CARType, folderCID + ".car", "blocks of " + folderCID},
 		{"a folder without Accept", folderCID, "", 406, "application/json", "", "with the header Accept: application/x-tar it is answered as a tar stream"},
 		{"a folder for every type", folderCID, "*/*", 406, "application/json", "", "NOT_ACCEPTABLE"},
 		{"a CAR with a path", folderCID + "/a", web.CARType, 400, "application/json", "", "a CAR is exported by the CID of its root"},
 		{"no CID", "bafynone", "", 400, "application/json", "", `cid \"bafynone\" is not valid`},
 		{"no CID for a CAR", "bafynone", web.CARType, 400, "application/json", "", "is not valid"},
-		{"a path to nothing", folderCID + "/none", tarType, 404, "application/json", "", "no folder has an entry with this name"},
+		{"a path to nothing", folderCID + "/none", web.TarType, 404, "application/json", "", "no folder has an entry with this name"},
 		{"nothing", missingCID, "", 404, "application/json", "", "no member that can be reached holds " + missingCID},
 		{"nothing for a CAR", missingCID, web.CARType, 404, "application/json", "", "no member that can be reached holds " + missingCID},
 		{"a parameter", apitest.CatCID + "?user=x", "", 400, "application/json", "", `there is no parameter \"user\"`},
@@ -168,7 +168,7 @@ func TestContentByCID(t *testing.T) {
 			t.Errorf("a range by %s: %d %v %s", method, got.Code, got.Header(), got.Body)
 		}
 	}
-	for _, accept := range []string{tarType, web.CARType} {
+	for _, accept := range []string{web.TarType, web.CARType} {
 		r := reader.request("HEAD", "/content/"+folderCID, "")
 		r.Header.Set("Accept", accept)
 		if got := reader.send(r); got.Code != http.StatusOK || got.Body.Len() > 0 || got.Header().Get("Content-Type") != accept {
@@ -192,7 +192,7 @@ func TestContentIsForWhoMayReadIt(t *testing.T) {
 		}
 	}
 	bob := w.with(w.Key("bob").Token)
-	for _, accept := range []string{"", tarType, web.CARType} {
+	for _, accept := range []string{"", web.TarType, web.CARType} {
 		private, missing := bob.asking(root, accept), bob.asking(missingCID, accept)
 		if private.Code != http.StatusNotFound || missing.Code != http.StatusNotFound || strings.ReplaceAll(private.Body.String(), root, "") != strings.ReplaceAll(missing.Body.String(), missingCID, "") {
 			t.Errorf("another account gets %d %s, and for what does not exist %d %s", private.Code, private.Body, missing.Code, missing.Body)
@@ -226,13 +226,13 @@ func TestCutContentIsNotComplete(t *testing.T) {
 		_, err = io.Copy(io.Discard, resp.Body)
 		return resp.StatusCode, err
 	}
-	for accept, root := range map[string]string{tarType: folderCID, web.CARType: folderCID, "": o.Root.Cid().String()} {
+	for accept, root := range map[string]string{web.TarType: folderCID, web.CARType: folderCID, "": o.Root.Cid().String()} {
 		if status, err := read(root, accept); status != http.StatusOK || err != nil {
 			t.Errorf("whole content as %q: %d %v", accept, status, err)
 		}
 	}
 	w.World.Content.Tear()
-	for accept, root := range map[string]string{tarType: brokenCID, web.CARType: brokenCID} {
+	for accept, root := range map[string]string{web.TarType: brokenCID, web.CARType: brokenCID} {
 		if status, err := read(root, accept); err == nil {
 			t.Errorf("broken content as %q looks complete: %d", accept, status)
 		}

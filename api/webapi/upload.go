@@ -39,7 +39,7 @@ type entryBody struct {
 }
 
 // upload answers POST /pins/upload: it stores the body on this node and pins it. A body of the type
-// multipart/form-data is a folder of its files, or one file; a body of tarType is a folder; a body of
+// multipart/form-data is a folder of its files, or one file; a body of web.TarType is a folder; a body of
 // web.CARType is a CAR; any other body is one file. When it has answered, the pins are durable, and the content on this node; the content is
 // on enough nodes when the pin is pinned.
 func (s *surface) upload(c *call) error {
@@ -58,8 +58,8 @@ func (s *surface) upload(c *call) error {
 		return web.BadRequest("entries can only be true")
 	}
 	kind, _, _ := mime.ParseMediaType(c.r.Header.Get("Content-Type")) // without a type the body is a file
-	if entries && kind != tarType {
-		return web.BadRequest("entries is for a folder of the type %s", tarType)
+	if entries && kind != web.TarType {
+		return web.BadRequest("entries is for a folder of the type %s", web.TarType)
 	}
 	if r.Once, r.Repeats, err = web.RequestName(c.r); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *surface) upload(c *call) error {
 			path, file, err := form.File()
 			return path, sent{file}, err //nolint:wrapcheck // io.EOF, or an answer to the client
 		})
-	case tarType:
+	case web.TarType:
 		done, err = s.Uploads.Folder(c.long, r, sent{wire})
 	case web.CARType:
 		if c.query.Has("hash") || c.query.Has("cid_version") {
@@ -107,9 +107,6 @@ func (s *surface) upload(c *call) error {
 	}
 	return c.created(body)
 }
-
-// tarType is the media type of a folder as a tar stream.
-const tarType = "application/x-tar"
 
 // entryBytes is about the memory of an entry of a folder in an answer, without its name, in bytes.
 const entryBytes = 160

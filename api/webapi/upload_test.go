@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/holdfast-ipfs/holdfast/api/internal/web"
 )
 
 // upload sends a body with an Idempotency-Key.
@@ -63,14 +65,14 @@ func TestATarStreamIsAFolder(t *testing.T) {
 	alice := client{world: w, handler: w.handler, bearer: w.key.Token}
 	for query, entries := range map[string]int{"": 0, "?entries=true": 1} {
 		var done uploadBody
-		w.into(alice.send(w.upload(query, tarType, "a stream", "")), http.StatusCreated, &done)
+		w.into(alice.send(w.upload(query, web.TarType, "a stream", "")), http.StatusCreated, &done)
 		if len(done.Entries) != entries || len(done.Pins) != 1 || done.Pins[0].Name != "" {
 			t.Errorf("%q: %+v", query, done)
 		}
 	}
-	w.into(alice.send(w.upload("?entries=true", "", "x", "")), http.StatusBadRequest, nil)     // a file
-	w.into(alice.send(w.upload("?entries=yes", tarType, "x", "")), http.StatusBadRequest, nil) // another word
-	if answer := alice.send(w.upload("", tarType, strings.Repeat("x", 1<<20), "")); answer.Code != http.StatusCreated {
+	w.into(alice.send(w.upload("?entries=true", "", "x", "")), http.StatusBadRequest, nil)         // a file
+	w.into(alice.send(w.upload("?entries=yes", web.TarType, "x", "")), http.StatusBadRequest, nil) // another word
+	if answer := alice.send(w.upload("", web.TarType, strings.Repeat("x", 1<<20), "")); answer.Code != http.StatusCreated {
 		t.Errorf("a large stream: %d", answer.Code)
 	}
 }

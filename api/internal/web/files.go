@@ -13,6 +13,9 @@ import (
 // CARType is the media type of a CAR, as IANA has registered it.
 const CARType = "application/vnd.ipld.car"
 
+// TarType is the media type of a folder as a tar stream.
+const TarType = "application/x-tar"
+
 // maxPartHead is the maximum number of bytes of a form field, and of the header of a file in a form.
 const maxPartHead = 64 << 10
 
