@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -121,19 +119,7 @@ func (a *app) exportKey(key client.Key, gateway string) {
 
 // reachable returns the host:port at which a client on this machine can connect to a listener. It
 // replaces an unspecified address such as 0.0.0.0 with the loopback address.
-func reachable(hostPort string) string {
-	host, port, err := net.SplitHostPort(hostPort)
-	if err != nil {
-		return hostPort
-	}
-	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-		if ip.Is6() {
-			host = "::1"
-		}
-	}
-	return net.JoinHostPort(host, port)
-}
+func reachable(hostPort string) string { return specified(hostPort, loopback) }
 
 // showKey prints a key with its secrets.
 func (a *app) showKey(key client.Key) {

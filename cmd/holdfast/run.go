@@ -168,15 +168,15 @@ func (a *app) board(c config.Config, where addresses) {
 		line("public", addr)
 	}
 	tls := c.API.TLSCert != ""
-	line("pinning", link(where.Pinning, "/pins", tls))
-	line("s3", link(where.S3, "", tls))
-	base := cmp.Or(c.Console.URL, link(where.Console, "", tls))
+	line("pinning", link(shown(where.Pinning), "/pins", tls))
+	line("s3", link(shown(where.S3), "", tls))
+	base := cmp.Or(c.Console.URL, link(shown(where.Console), "", tls))
 	if where.Console != "" {
 		line("console", base+"/")
 	}
-	line("paid", link(where.Paid, "", tls))
-	line("gateway", link(where.Gateway, "", tls))
-	line("metrics", link(where.Admin, "/metrics", false))
+	line("paid", link(shown(where.Paid), "", tls))
+	line("gateway", link(shown(where.Gateway), "", tls))
+	line("metrics", link(shown(where.Admin), "/metrics", false))
 	if where.Warning != "" {
 		fmt.Fprintf(&b, "\n  %s  %s\n", p.yellow("warning"), where.Warning)
 	}

@@ -90,12 +90,12 @@ func writeStatus(w io.Writer, p palette, s client.Status) {
 	say("%s %s  %s, %s, index %d\n", p.bold("cluster"), s.ClusterID, plural(len(s.Peers), "member"), leader, s.Index)
 	say("%s    %s  %s\n", p.bold("node"), s.Node.Name, s.Node.ID)
 	for _, row := range [][2]string{
-		{"pinning", link(s.Node.Pinning, "", s.Node.TLS)},
-		{"s3", link(s.Node.S3, "", s.Node.TLS)},
-		{"console", link(s.Node.Console, "", s.Node.TLS)},
-		{"paid", link(s.Node.Paid, "", s.Node.TLS)},
-		{"gateway", link(s.Node.Gateway, "", s.Node.TLS)},
-		{"metrics", link(s.Node.Admin, "/metrics", false)},
+		{"pinning", link(shown(s.Node.Pinning), "", s.Node.TLS)},
+		{"s3", link(shown(s.Node.S3), "", s.Node.TLS)},
+		{"console", link(shown(s.Node.Console), "", s.Node.TLS)},
+		{"paid", link(shown(s.Node.Paid), "", s.Node.TLS)},
+		{"gateway", link(shown(s.Node.Gateway), "", s.Node.TLS)},
+		{"metrics", link(shown(s.Node.Admin), "/metrics", false)},
 	} {
 		if row[1] != "" {
 			say("  %s  %s\n", p.dim(pad(row[0], 7)), row[1])
