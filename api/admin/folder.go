@@ -14,7 +14,7 @@ import (
 
 // TarType is the media type of a folder. A client that sends a folder, or that accepts one, names it in
 // Content-Type or Accept.
-const TarType = "application/x-tar"
+const TarType = web.TarType
 
 // Folders imports folders and reads them by CID.
 type Folders interface {

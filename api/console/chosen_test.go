@@ -150,10 +150,7 @@ func TestAFolderWithManyObjectsIsDeletedInSteps(t *testing.T) {
 	w.photos("d")
 	many := &manyObjects{Objects: w.objects, left: maxDoomed + 5}
 	w.options.Objects = many
-	var err error
-	if w.handler, err = New(w.options); err != nil {
-		t.Fatal(err)
-	}
+	w.renew()
 	b := w.browser()
 	b.signIn("alice")
 	body := b.do(b.choose("/buckets/photos/delete-many", nil, []string{"trip/"})).Body.String()
@@ -279,10 +276,7 @@ func TestABadChoiceIsRefused(t *testing.T) {
 	}
 	w.store("long", "text/plain", strings.Repeat("purr.", 40_000))
 	w.options.Objects = &unreadable{w.objects}
-	var err error
-	if w.handler, err = New(w.options); err != nil {
-		t.Fatal(err)
-	}
+	w.renew()
 	answer := b.do(b.choose("/buckets/photos/zip", []string{"cat"}, nil))
 	if answer.Code != http.StatusServiceUnavailable || answer.Header().Get("Content-Disposition") != "" || !strings.Contains(answer.Body.String(), "<h1>") {
 		t.Errorf("the first content cannot be read: %d, %v", answer.Code, answer.Header())

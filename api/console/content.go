@@ -51,16 +51,22 @@ func (s *surface) content(c *call, inline func(*state.Object) bool) error {
 	return s.Limits.SendContent(c.w, c.r, web.Content{ //nolint:wrapcheck // has the operation
 		Account: c.who.Account, Find: func() (state.Object, error) { return s.objectOf(c) }, Open: s.Objects.Open,
 		Header: func(header http.Header, o *state.Object) {
-			header.Set("Content-Security-Policy", sandbox)
-			header.Set("Cross-Origin-Resource-Policy", "same-origin")
-			header.Set("Content-Type", typeOf(o))
 			disposition := "attachment"
 			if inline(o) {
 				disposition = "inline"
 			}
-			header.Set("Content-Disposition", disposition+"; filename*=UTF-8''"+escapeName(o.Key[strings.LastIndexByte(o.Key, '/')+1:]))
+			storedContent(header, disposition, typeOf(o), o.Key[strings.LastIndexByte(o.Key, '/')+1:])
 		},
 	})
+}
+
+// storedContent sets the header of an answer with stored content of the type kind. The browser shows or saves it,
+// by disposition, and saves it as name.
+func storedContent(header http.Header, disposition, kind, name string) {
+	header.Set("Content-Security-Policy", sandbox)
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Content-Type", kind)
+	header.Set("Content-Disposition", disposition+"; filename*=UTF-8''"+escapeName(name))
 }
 
 // escapeName encodes a file name for Content-Disposition (RFC 8187, section 3.2). It replaces

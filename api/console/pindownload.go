@@ -55,7 +55,7 @@ func (s *surface) downloadPin(c *call) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	return web.SendFile(c.w, c.r, f, web.File{ //nolint:wrapcheck // has the operation
-		ETag: pin.CID, Size: size, Header: func(h http.Header) { attachment(h, "application/octet-stream", name) },
+		ETag: pin.CID, Size: size, Header: func(h http.Header) { storedContent(h, "attachment", "application/octet-stream", name) },
 	})
 }
 
@@ -69,15 +69,7 @@ func (s *surface) downloadFolder(c *call, name, cid string) (err error) {
 	return out.Ended(f.WriteTar(c.r.Context(), out)) //nolint:wrapcheck // has the operation
 }
 
-// attachment sets the header of content that the browser saves as a file with a name.
-func attachment(header http.Header, kind, name string) {
-	header.Set("Content-Security-Policy", sandbox)
-	header.Set("Cross-Origin-Resource-Policy", "same-origin")
-	header.Set("Content-Type", kind)
-	header.Set("Content-Disposition", "attachment; filename*=UTF-8''"+escapeName(name))
-}
-
 // fileStream returns the body of an answer that the browser saves as a file with a name.
 func fileStream(c *call, kind, name string) *web.Stream {
-	return web.NewStream(c.w, c.r, func(h http.Header) { attachment(h, kind, name) })
+	return web.NewStream(c.w, c.r, func(h http.Header) { storedContent(h, "attachment", kind, name) })
 }

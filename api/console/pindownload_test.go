@@ -71,10 +71,7 @@ func TestTheContentOfAPinIsDownloaded(t *testing.T) {
 	w := newWorld(t)
 	kept := &keptContent{}
 	w.options.Content = kept
-	var err error
-	if w.handler, err = New(w.options); err != nil {
-		t.Fatal(err)
-	}
+	w.renew()
 	b := w.browser()
 	b.signIn("alice")
 	path := b.post("/pins", "/pins", url.Values{"cid": {testCID(t, "cat")}, "name": {"a cat/1"}}).Header().Get("Location") + "/download"

@@ -59,11 +59,17 @@ func newWorld(t testing.TB) *world {
 		PinningURL: apitest.At("9097"), S3URL: apitest.At("9000"), Draining: w.draining, Region: "us-east-1", Version: "1.2.3",
 		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), w.log), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
+	w.renew()
+	return w
+}
+
+// renew makes the handler anew, after a change of the options.
+func (w *world) renew() {
+	w.t.Helper()
 	var err error
 	if w.handler, err = New(w.options); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
-	return w
 }
 
 // browser keeps cookies, as far as the console needs that.

@@ -158,21 +158,21 @@ func pinError(err error) error {
 
 // AddPin implements pinner.
 func (c clusterPins) AddPin(ctx context.Context, _ string, p client.Pin) (client.PinStatus, error) {
-	s, err := c.Client.AddPin(ctx, gateway.Pin(p))
-	return asPinStatus(&s), pinError(err)
+	s, err := c.Client.AddPin(ctx, p)
+	return s, pinError(err)
 }
 
 // Pin implements pinner.
 func (c clusterPins) Pin(ctx context.Context, _, id string) (client.PinStatus, error) {
 	s, err := c.Client.Pin(ctx, id)
-	return asPinStatus(&s), pinError(err)
+	return s, pinError(err)
 }
 
 // Pins implements pinner.
 func (c clusterPins) Pins(ctx context.Context, _ string, f client.PinFilter) iter.Seq2[client.PinStatus, error] {
 	return func(yield func(client.PinStatus, error) bool) {
-		for s, err := range c.Client.Pins(ctx, gateway.PinFilter(f)) {
-			if !yield(asPinStatus(&s), pinError(err)) {
+		for s, err := range c.Client.Pins(ctx, f) {
+			if !yield(s, pinError(err)) {
 				return
 			}
 		}
@@ -186,10 +186,6 @@ func (c clusterPins) RemovePin(ctx context.Context, _, id string) error {
 
 // WaitPin implements pinner.
 func (c clusterPins) WaitPin(ctx context.Context, _, id string, seen func(client.PinStatus)) (client.PinStatus, error) {
-	s, err := c.Client.WaitPin(ctx, id, func(s gateway.PinStatus) { seen(asPinStatus(&s)) })
-	return asPinStatus(&s), pinError(err)
-}
-
-func asPinStatus(s *gateway.PinStatus) client.PinStatus {
-	return client.PinStatus{RequestID: s.RequestID, Status: s.Status, Created: s.Created, Pin: client.Pin(s.Pin), Delegates: s.Delegates, Info: s.Info}
+	s, err := c.Client.WaitPin(ctx, id, seen)
+	return s, pinError(err)
 }
